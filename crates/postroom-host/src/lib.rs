@@ -1,0 +1,19 @@
+//! What a module is, and the HTTP server that hosts modules.
+//!
+//! A [`Module`] bundles tables, events, subscribers, HTTP routes and jobs under one name. Its subscribers and jobs join a
+//! [`postroom::Relay`] ([`Module::join`]), its routes are mounted on a [`Server`]. Nothing here opens a database, binds
+//! an address or reads a configuration: the binary does.
+
+mod body;
+mod front;
+mod health;
+mod host;
+mod module;
+mod problem;
+mod server;
+
+pub use body::Body;
+pub use host::Host;
+pub use module::{EventType, Module};
+pub use problem::Problem;
+pub use server::Server;

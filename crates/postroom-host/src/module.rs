@@ -1,0 +1,122 @@
+//! A module: what an application or a product feature brings to a host.
+
+use axum::Router;
+use postroom::{DomainEvent, Inspect, Job, Migration, Relay, Result, Subscriber, migration};
+
+use crate::host::Host;
+
+/// Everything one application brings, under one name.
+///
+/// ```
+/// # mod http { pub(crate) fn routes() -> axum::Router<postroom_host::Host> { axum::Router::new() } }
+/// # #[derive(serde::Serialize)]
+/// # struct OrderPaid { order_id: String }
+/// # impl postroom::DomainEvent for OrderPaid {
+/// #     const TYPE: &'static str = "shop.order.paid.v1";
+/// #     const AGGREGATE_TYPE: &'static str = "order";
+/// #     fn aggregate_id(&self) -> String { self.order_id.clone() }
+/// # }
+/// # async fn count_sale(_: &sea_orm::DatabaseTransaction, _: &postroom::Event) -> postroom::Result<()> { Ok(()) }
+/// use postroom::Subscriber;
+/// use postroom_host::Module;
+///
+/// let module = Module::new("commerce")
+///     .event::<OrderPaid>()
+///     .subscriber(Subscriber::new("product-sales", "shop.order.*.v1", count_sale))
+///     .routes(http::routes());
+/// assert_eq!(module.subscribers.len(), 1);
+/// ```
+#[derive(Debug)]
+pub struct Module {
+    /// Its name: its migrations are kept under it.
+    pub name: &'static str,
+    /// Its tables, in plain SQL that every database takes.
+    pub tables: Vec<Migration>,
+    /// The events it emits.
+    pub events: Vec<EventType>,
+    /// Who listens to what.
+    pub subscribers: Vec<Subscriber>,
+    /// Its HTTP routes, with their full paths.
+    pub routes: Router<Host>,
+    /// What it does now and then.
+    pub jobs: Vec<Job>,
+}
+
+/// A type of event, as the catalogue knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct EventType {
+    /// Its name and version, for example `shop.order.paid.v1`.
+    pub name: &'static str,
+    /// The kind of thing it happens to.
+    pub aggregate_type: &'static str,
+}
+
+impl EventType {
+    /// The type of a domain event.
+    pub fn of<E: DomainEvent>() -> Self {
+        Self {
+            name: E::TYPE,
+            aggregate_type: E::AGGREGATE_TYPE,
+        }
+    }
+}
+
+impl Module {
+    /// A module with nothing in it.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            tables: Vec::new(),
+            events: Vec::new(),
+            subscribers: Vec::new(),
+            routes: Router::new(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// Adds tables: migrations numbered from 1, in SQL that PostgreSQL, MySQL and SQLite all take.
+    #[must_use]
+    pub fn tables(mut self, tables: impl IntoIterator<Item = Migration>) -> Self {
+        self.tables.extend(tables);
+        self
+    }
+
+    /// Adds an event that the module emits.
+    #[must_use]
+    pub fn event<E: DomainEvent>(mut self) -> Self {
+        self.events.push(EventType::of::<E>());
+        self
+    }
+
+    /// Adds a subscriber.
+    #[must_use]
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscribers.push(subscriber);
+        self
+    }
+
+    /// Adds HTTP routes. Paths are not prefixed: begin them with the module's name unless a contract says otherwise.
+    #[must_use]
+    pub fn routes(mut self, routes: Router<Host>) -> Self {
+        self.routes = self.routes.merge(routes);
+        self
+    }
+
+    /// Adds a job.
+    #[must_use]
+    pub fn job(mut self, job: Job) -> Self {
+        self.jobs.push(job);
+        self
+    }
+
+    /// Brings the module's tables up to date; answers what was applied.
+    pub async fn migrate(&self, store: &dyn Inspect) -> Result<Vec<Migration>> {
+        migration::up(store.db(), self.name, &self.tables).await
+    }
+
+    /// Hands the subscribers and jobs to a relay; what is left is for [`crate::Server::mount`].
+    pub fn join(&mut self, relay: Relay) -> Relay {
+        let relay = self.subscribers.drain(..).fold(relay, Relay::subscriber);
+        self.jobs.drain(..).fold(relay, Relay::job)
+    }
+}

@@ -1,0 +1,116 @@
+//! The HTTP server: health, a front page and the routes of every module, behind one set of limits.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures::FutureExt;
+use postroom::{Error, ErrorKind, Result};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::front::{self, Mounted};
+use crate::health;
+use crate::host::Host;
+use crate::module::Module;
+use crate::problem::Problem;
+
+/// The largest request body: an event's payload at its limit, escaped once, fits.
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// How long a request may take until its response begins, reading its body included.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Hosts modules over HTTP.
+#[derive(Debug)]
+pub struct Server {
+    host: Host,
+    routes: Router<Host>,
+    mounted: Vec<Mounted>,
+}
+
+impl Server {
+    /// A server without modules.
+    pub fn new(host: Host) -> Self {
+        Self {
+            host,
+            routes: Router::new(),
+            mounted: Vec::new(),
+        }
+    }
+
+    /// Adds a module's routes.
+    #[must_use]
+    pub fn mount(mut self, module: Module) -> Self {
+        self.routes = self.routes.merge(module.routes);
+        self.mounted.push(Mounted {
+            name: module.name,
+            events: module.events,
+        });
+        self
+    }
+
+    /// Serves until `stop`, then lets requests that have begun end. How long to wait for them is the caller's decision.
+    pub async fn run(self, listener: TcpListener, stop: CancellationToken) -> Result<()> {
+        axum::serve(listener, self.router())
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await
+            .map_err(|source| Error::caused(ErrorKind::Failed, "serve HTTP", source))
+    }
+
+    /// Everything it serves, for tests and for a server of somebody's own.
+    pub fn router(self) -> Router {
+        let modules: Arc<[Mounted]> = self.mounted.into();
+        let front = move |host: State<Host>, headers: HeaderMap| front::page(host, headers, Arc::clone(&modules));
+        self.routes
+            .route("/", get(front))
+            .route("/health/live", get(health::live))
+            .route("/health/ready", get(health::ready))
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .layer(middleware::from_fn(guard))
+            .with_state(self.host)
+    }
+}
+
+async fn not_found() -> Problem {
+    Problem::not_found("there is nothing at this address")
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method",
+        "this address does not take this method",
+    )
+}
+
+/// A handler that hangs or panics costs its own request and nothing else.
+async fn guard(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let call = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let mut response = match tokio::time::timeout(REQUEST_TIME_MAX, call).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_panic)) => {
+            tracing::error!(%method, path, "a request handler panicked");
+            Problem::failed().into_response()
+        }
+        Err(_elapsed) => {
+            tracing::warn!(%method, path, "request took too long");
+            let detail = format!("the request took longer than {} s", REQUEST_TIME_MAX.as_secs());
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}

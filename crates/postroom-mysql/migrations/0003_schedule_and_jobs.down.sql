@@ -1,0 +1,2 @@
+drop table if exists postroom_outbox_job;
+drop table if exists postroom_outbox_scheduled;

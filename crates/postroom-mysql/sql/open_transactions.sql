@@ -1,0 +1,11 @@
+-- Start times are in the server's own time zone, whatever the session's is.
+select
+  cast(t.trx_mysql_thread_id as signed) as session,
+  timestampdiff(microsecond, convert_tz(t.trx_started, 'SYSTEM', '+00:00'), utc_timestamp(6)) as age_us,
+  left(coalesce(t.trx_query, concat('idle in its transaction: ', p.user, '@', p.host)), 500) as query,
+  t.trx_rows_modified > 0 as has_written
+from information_schema.innodb_trx as t
+left join information_schema.processlist as p on p.id = t.trx_mysql_thread_id
+where t.trx_mysql_thread_id not in (0, connection_id())
+order by t.trx_started
+limit 100

@@ -1,0 +1,25 @@
+insert into postroom_audit_events (
+  id,
+  event_id,
+  event_type,
+  source,
+  aggregate_type,
+  aggregate_id,
+  payload,
+  headers,
+  occurred_at,
+  created_at
+)
+select
+  id,
+  event_id,
+  event_type,
+  source,
+  aggregate_type,
+  aggregate_id,
+  payload,
+  headers,
+  occurred_at,
+  created_at
+from postroom_outbox
+where id <= ?

@@ -1,0 +1,4 @@
+delete from postroom_outbox
+where id <= ?
+order by id
+limit ?

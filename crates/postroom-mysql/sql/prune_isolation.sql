@@ -1,0 +1,2 @@
+-- Locks the rows it removes and no gaps between them.
+set transaction isolation level read committed

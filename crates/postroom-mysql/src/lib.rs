@@ -1,0 +1,144 @@
+//! Postroom's store on MySQL (8.0.19 or newer) and MariaDB (10.10 or newer).
+//!
+//! Writers insert into `postroom_incoming`; one process at a time, the sequencer, moves what has been committed into
+//! the append-only log `postroom_outbox` and numbers it there without gaps. Why that is exact, and which simpler ways
+//! are not, is argued in `sql/look.sql`, `sql/look_again.sql` and `sql/read.sql`.
+//!
+//! The server must run with `innodb_flush_log_at_trx_commit = 1` (the default), and if it writes a binary log, with
+//! `binlog_format` `row` or `mixed`; then the migrating user also needs `log_bin_trust_function_creators` for the
+//! triggers. One node takes the writes: with several (Galera, Group Replication) ids do not follow row locks.
+
+mod append;
+mod error;
+mod inspect;
+mod migration;
+mod prune;
+mod pulse;
+mod read;
+mod sequence;
+mod step;
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
+use sqlx::Connection;
+use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+pub use append::{append, emit};
+
+use crate::sequence::Sequencer;
+
+/// How long a pooled connection may have rested before it is tried out when it is taken again. Below that a server
+/// that went away costs one error, and a pulse costs one round trip.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// How long a call waits for a connection before it says that the database is away.
+const ACQUIRE_MAX: Duration = Duration::from_secs(10);
+
+/// The store on MySQL or MariaDB.
+#[derive(Debug)]
+pub struct Mysql {
+    pool: MySqlPool,
+    /// The same pool as SeaORM sees it.
+    db: DatabaseConnection,
+    /// The last number of the log that is known to be on disk.
+    durable: AtomicI64,
+    /// How many rows of the size last seen make a page.
+    page_rows: AtomicUsize,
+    /// Numbers what has been committed, while this store holds the lease.
+    sequencer: Mutex<Sequencer>,
+    /// When open transactions were last listed.
+    listed_at: Mutex<Option<Instant>>,
+}
+
+impl Mysql {
+    /// Connects to `mysql://user:password@host:port/database`. Does not migrate.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let pool = MySqlPoolOptions::new()
+            .max_connections(16)
+            .acquire_timeout(ACQUIRE_MAX)
+            .test_before_acquire(false)
+            .before_acquire(|connection, rest| {
+                Box::pin(async move {
+                    if rest.idle_for > REST_MAX {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect(url)
+            .await
+            .map_err(|source| error::db("connect to MySQL", source))?;
+        Ok(Self::from_pool(pool))
+    }
+
+    /// Works on a pool that is already there. The sequencer opens one more connection with the pool's options.
+    pub fn from_pool(pool: MySqlPool) -> Self {
+        Self {
+            db: SqlxMySqlConnector::from_sqlx_mysql_pool(pool.clone()),
+            pool,
+            durable: AtomicI64::new(0),
+            page_rows: AtomicUsize::new(usize::MAX),
+            sequencer: Mutex::default(),
+            listed_at: Mutex::default(),
+        }
+    }
+
+    /// The pool, for an application's own queries.
+    pub fn pool(&self) -> &MySqlPool {
+        &self.pool
+    }
+
+    /// The last number known to be on disk.
+    fn durable(&self) -> i64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Remembers that everything up to `seq` is on disk.
+    fn learn(&self, seq: i64) -> i64 {
+        self.durable.fetch_max(seq, Ordering::AcqRel).max(seq)
+    }
+}
+
+#[async_trait]
+impl Outbox for Mysql {
+    fn db(&self) -> &DatabaseConnection {
+        &self.db
+    }
+
+    fn migrations(&self) -> &'static [Migration] {
+        migration::MIGRATIONS
+    }
+
+    async fn pulse(&self) -> Result<Pulse> {
+        self.beat().await
+    }
+
+    async fn read(&self, after: Position, limit: usize) -> Result<Page> {
+        self.page(after, limit).await
+    }
+
+    async fn head(&self) -> Result<Position> {
+        self.end().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64> {
+        self.remove(prune).await
+    }
+}
+
+#[async_trait]
+impl Inspect for Mysql {
+    async fn backlog(&self, after: Position) -> Result<u64> {
+        self.count_behind(after).await
+    }
+
+    async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
+        self.list_open().await
+    }
+}

@@ -1,0 +1,212 @@
+//! Reading the log by its gapless number.
+
+use std::sync::atomic::Ordering;
+
+use futures::TryStreamExt;
+use postroom::{Entry, Error, ErrorKind, Event, Headers, PAGE_BYTES, Page, Position, Result};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+use time::PrimitiveDateTime;
+use uuid::Uuid;
+
+use crate::Mysql;
+use crate::error::db;
+
+impl Mysql {
+    pub(crate) async fn page(&self, after: Position, limit: usize) -> Result<Page> {
+        let entries = self.entries(after.id, limit).await?;
+        let next = match entries.last() {
+            Some(last) => Position {
+                id: last.id,
+                ..Position::START
+            },
+            None => self.rebase(after).await?,
+        };
+        Ok(Page {
+            entries: entries.into(),
+            window: Position::START,
+            next,
+        })
+    }
+
+    pub(crate) async fn end(&self) -> Result<Position> {
+        let (_, durable_seq) = self.ask_head().await?;
+        Ok(Position {
+            id: self.learn(durable_seq),
+            ..Position::START
+        })
+    }
+
+    /// Entries after `after`, until there are `limit` or their payloads fill a page.
+    async fn entries(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
+        let limit = limit.min(self.page_rows.load(Ordering::Relaxed)).max(1);
+        let mut conn = self
+            .pool
+            .acquire()
+            .await
+            .map_err(|source| db("read the outbox", source))?;
+        let mut rows = sqlx::query(include_str!("../sql/read.sql"))
+            .bind(after)
+            .bind(self.durable())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch(&mut *conn);
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.try_next().await.map_err(|source| db("read the outbox", source))? {
+            let entry = read_entry(&row)?;
+            bytes += entry.event.payload.get().len();
+            entries.push(entry);
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+        }
+        drop(rows);
+        if bytes >= PAGE_BYTES && entries.len() < limit {
+            // What the server still sends may be a gigabyte; a new connection is cheaper than reading it.
+            drop(conn.detach());
+        }
+        if let Some(mean) = bytes.checked_div(entries.len()) {
+            self.page_rows.store(rows_for(mean), Ordering::Relaxed);
+        }
+        Ok(entries)
+    }
+
+    /// The same position; or the end of the log, if the position lies behind it. Then the database was replaced by an
+    /// older copy, whose entries have all been delivered, and new ones will have numbers that were given before.
+    async fn rebase(&self, after: Position) -> Result<Position> {
+        if after.id <= self.durable() {
+            return Ok(after);
+        }
+        let (end, _) = self.ask_head().await?;
+        if after.id <= end {
+            return Ok(after);
+        }
+        tracing::warn!(
+            position = after.id,
+            end,
+            "the log ends before this position: an older copy was restored; going on at its end"
+        );
+        Ok(Position {
+            id: end,
+            ..Position::START
+        })
+    }
+
+    /// The last number given, and the last that is known to every process to be on disk.
+    async fn ask_head(&self) -> Result<(i64, i64)> {
+        sqlx::query_as(include_str!("../sql/head.sql"))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(|source| db("read the head of the outbox", source))
+    }
+}
+
+/// How many rows of this size make three quarters of a page: seldom more than a page, so that it is seldom cut.
+fn rows_for(mean_bytes: usize) -> usize {
+    (PAGE_BYTES / 4 * 3)
+        .checked_div(mean_bytes)
+        .unwrap_or(usize::MAX)
+        .max(1)
+}
+
+fn read_entry(row: &MySqlRow) -> Result<Entry> {
+    let id = row.try_get("id").map_err(broken)?;
+    let event_id: String = row.try_get("event_id").map_err(broken)?;
+    let occurred_at: PrimitiveDateTime = row.try_get("occurred_at").map_err(broken)?;
+    let created_at: PrimitiveDateTime = row.try_get("created_at").map_err(broken)?;
+    let event = Event {
+        id: Uuid::parse_str(&event_id).map_err(|source| {
+            Error::caused(
+                ErrorKind::Failed,
+                format!("read the id {event_id:?} of entry {id}"),
+                source,
+            )
+        })?,
+        event_type: row.try_get("event_type").map_err(broken)?,
+        source: row.try_get("source").map_err(broken)?,
+        aggregate_type: row.try_get("aggregate_type").map_err(broken)?,
+        aggregate_id: row.try_get("aggregate_id").map_err(broken)?,
+        payload: read_payload(id, row.try_get("payload").map_err(broken)?)?,
+        headers: read_headers(row.try_get("headers").map_err(broken)?),
+        occurred_at: occurred_at.assume_utc(),
+    };
+    Ok(Entry {
+        id,
+        event,
+        created_at: created_at.assume_utc(),
+    })
+}
+
+fn broken(source: sqlx::Error) -> Error {
+    db("read an entry of the outbox", source)
+}
+
+/// The payload as it was stored. MariaDB takes some text for JSON that is not (`1.`, `"\q"`); as a JSON string it
+/// reaches its receiver, who can refuse it, instead of stopping everything behind it.
+fn read_payload(id: i64, text: &str) -> Result<Box<RawValue>> {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(payload) => Ok(payload.to_owned()),
+        Err(error) => {
+            tracing::warn!(entry = id, %error, "the payload is not JSON; delivering its text as a JSON string");
+            Ok(serde_json::value::to_raw_value(text)?)
+        }
+    }
+}
+
+/// The headers; what another language stored as something else than a string comes as its JSON text.
+fn read_headers(text: &str) -> Headers {
+    serde_json::from_str(text).unwrap_or_else(|_| match serde_json::from_str(text) {
+        Ok(Value::Object(pairs)) => pairs
+            .into_iter()
+            .map(|(name, value)| (name, header_text(value)))
+            .collect(),
+        _ => Headers::new(),
+    })
+}
+
+fn header_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_only_the_database_takes_for_json_still_comes_through() {
+        let check = |stored: &str, expected: &str| assert_eq!(read_payload(1, stored).unwrap().get(), expected);
+        check(r#"{"a":  1.0}"#, r#"{"a":  1.0}"#);
+        check("1.", r#""1.""#);
+        check(r#""\q""#, r#""\"\\q\"""#);
+    }
+
+    #[test]
+    fn headers_of_other_languages_become_text() {
+        let check = |stored: &str, expected: &[(&str, &str)]| {
+            let expected: Headers = expected
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect();
+            assert_eq!(read_headers(stored), expected);
+        };
+        check(r#"{"a":"b"}"#, &[("a", "b")]);
+        check(
+            r#"{"a":1,"b":"c","d":{"e":null}}"#,
+            &[("a", "1"), ("b", "c"), ("d", r#"{"e":null}"#)],
+        );
+        check("[1]", &[]);
+    }
+
+    #[test]
+    fn large_rows_make_short_pages() {
+        let check = |mean, expected| assert_eq!(rows_for(mean), expected, "{mean}");
+        check(0, usize::MAX);
+        check(1_000_000, 6);
+        check(100_000_000, 1);
+    }
+}

@@ -1,0 +1,12 @@
+//! What only this store does, on a real server. The contract that all stores share is tested by `postroom-testkit`.
+
+mod emit;
+mod fresh;
+mod input;
+mod inspect;
+mod migrate;
+mod order;
+mod procedure;
+mod random;
+mod retention;
+mod sequencer;

@@ -1,0 +1,10 @@
+drop function postroom.check_headers(jsonb);
+drop function postroom.check_text(text, text, int);
+drop function postroom.emit(text, text, text, jsonb, jsonb, uuid, text);
+drop table postroom.outbox_signal;
+drop table postroom.outbox_cursor;
+drop table postroom.outbox_cluster;
+drop table postroom.outbox_tick;
+drop table postroom.outbox;
+drop function postroom.refuse_update();
+drop function postroom.uuid_v7();

@@ -1,0 +1,2 @@
+drop table postroom.outbox_job;
+drop table postroom.outbox_scheduled;

@@ -1,0 +1,2 @@
+drop table postroom.admin_audit;
+drop table postroom.audit_events;

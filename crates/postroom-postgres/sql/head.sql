@@ -1,0 +1,1 @@
+select max(n) from postroom.outbox_tick

@@ -1,0 +1,145 @@
+//! Connections: a pool for everything that is only tables, and a small one of the reader's, whose plans never change.
+//!
+//! Behind a transaction pooler nothing of a session survives a transaction: no settings, no prepared statements. sqlx
+//! names every statement it prepares, even with its cache off, and sends prepare and execute as two round trips. So there
+//! each use of a connection is one transaction from the moment it leaves the pool until it comes back, SeaORM's included.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use postroom::{Error, Result};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, Executor, PgPool};
+
+use crate::error::driver;
+
+const CONNECTIONS_MAX: u32 = 16;
+/// Readers take turns in milliseconds; few of them serve many routes.
+const READERS_MAX: u32 = 4;
+const ACQUIRE_MAX: Duration = Duration::from_secs(10);
+/// A connection that was used this recently is not asked whether it is still there: that would be a round trip each time.
+const FRESH_MAX: Duration = Duration::from_secs(2);
+
+/// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a whole
+/// window for each page. The plans do not depend on the parameters, so they are made once.
+const SETTINGS: [(&str, &str); 5] = [
+    ("enable_bitmapscan", "off"),
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("default_transaction_isolation", "read committed"),
+];
+
+const POOLER_BEGIN: &str = include_str!("../sql/pooler_begin.sql");
+const POOLER_BEGIN_READER: &str = include_str!("../sql/pooler_begin_reader.sql");
+const POOLER_END: &str = include_str!("../sql/pooler_end.sql");
+
+/// What a store works with.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pub(crate) main: PgPool,
+    pub(crate) reader: PgPool,
+    /// Each use of a connection is a transaction that must be ended.
+    pub(crate) is_pooled: bool,
+}
+
+impl Pools {
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(Error::invalid("the address of a PostgreSQL server begins with postgres://"));
+        }
+        let (url, is_pooled) = take_pooler(url)?;
+        let options =
+            PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
+        let (main, reader) = if is_pooled {
+            let options = options.statement_cache_capacity(0);
+            (
+                one_transaction_each(POOLER_BEGIN).connect_with(options.clone()).await,
+                one_transaction_each(POOLER_BEGIN_READER).max_connections(READERS_MAX).connect_lazy_with(quiet(options)),
+            )
+        } else {
+            (pool().connect_with(options.clone()).await, reader(options))
+        };
+        let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
+        Ok(Self { main, reader, is_pooled })
+    }
+
+    pub(crate) fn beside(main: PgPool) -> Self {
+        let reader = reader(main.connect_options().as_ref().clone());
+        Self { main, reader, is_pooled: false }
+    }
+}
+
+fn reader(options: PgConnectOptions) -> PgPool {
+    pool().max_connections(READERS_MAX).connect_lazy_with(quiet(options).options(SETTINGS))
+}
+
+/// A log line for each of many pulses a second helps nobody.
+fn quiet(options: PgConnectOptions) -> PgConnectOptions {
+    options.disable_statement_logging()
+}
+
+fn pool() -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS_MAX)
+        .acquire_timeout(ACQUIRE_MAX)
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > FRESH_MAX {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+}
+
+fn one_transaction_each(begin: &'static str) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS_MAX)
+        .acquire_timeout(ACQUIRE_MAX)
+        .test_before_acquire(false)
+        .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
+        .before_acquire(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(|_| true) }))
+        .after_release(|connection, _| Box::pin(async move { end(connection).await.map(|()| true) }))
+}
+
+/// Commits what [`POOLER_BEGIN`] began; what has failed is rolled back.
+pub(crate) async fn end(connection: &mut PgConnection) -> sqlx::Result<()> {
+    if connection.execute(POOLER_END).await.is_err() {
+        connection.execute("rollback").await?;
+    }
+    Ok(())
+}
+
+/// Takes `pooler=transaction` out of an address: it is ours, the driver does not know it.
+fn take_pooler(url: &str) -> Result<(String, bool)> {
+    let Some((address, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), false));
+    };
+    let (ours, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(|pair| pair.starts_with("pooler="));
+    let is_pooled = match ours.as_slice() {
+        [] | ["pooler=none"] => false,
+        ["pooler=transaction"] => true,
+        _ => return Err(Error::invalid("the address has an unknown pooler; use pooler=transaction or pooler=none, once")),
+    };
+    let url = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+    Ok((url, is_pooled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pooler_is_taken_out_of_an_address() {
+        let check = |url: &str, expected: (&str, bool)| {
+            assert_eq!(take_pooler(url).unwrap(), (expected.0.to_owned(), expected.1), "{url}");
+        };
+        check("postgres://h/d", ("postgres://h/d", false));
+        check("postgres://h/d?pooler=transaction", ("postgres://h/d", true));
+        check("postgres://h/d?a=1&pooler=transaction&b=2", ("postgres://h/d?a=1&b=2", true));
+        check("postgres://h/d?pooler=none", ("postgres://h/d", false));
+        assert!(take_pooler("postgres://h/d?pooler=statement").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Postroom's store on PostgreSQL 13 or later.
+//!
+//! Writers insert into `postroom.outbox` in their own transaction ([`append`], `postroom::append`, or the SQL function
+//! `postroom.emit`). Readers follow *ticks*: numbered snapshots, each with bounds on the ids it can show. What lies between
+//! two ticks is read by primary key, so nothing is skipped, nothing comes twice, a key keeps its order, and a transaction
+//! that stays open delays nobody. `sql/pulse.sql` argues why; it needs no lock, no leader and no superuser.
+
+mod append;
+mod connect;
+mod error;
+mod inspect;
+mod migration;
+mod prune;
+mod pulse;
+mod read;
+mod rebase;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::{
+    Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result,
+};
+use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
+use sqlx::pool::PoolConnection;
+use sqlx::PgPool;
+
+pub use append::{append, emit};
+
+use connect::Pools;
+use error::driver;
+use read::PageRows;
+
+/// Longer than any statement of ours should take: a server that vanished without a word is given up then.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// The store on PostgreSQL.
+#[derive(Debug)]
+pub struct Postgres {
+    db: DatabaseConnection,
+    pools: Pools,
+    page_rows: PageRows,
+    pruned_to: AtomicI64,
+}
+
+impl Postgres {
+    /// Connects, for example to `postgres://app@127.0.0.1/app`. Migrates nothing.
+    ///
+    /// Behind `PgBouncer` or another pooler in transaction mode add `pooler=transaction` to the address. Every use of a
+    /// connection is then one transaction, also of those that [`Outbox::db`] hands out: what is executed there without a
+    /// transaction commits when its connection goes back.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Ok(Self::over(Pools::connect(url).await?))
+    }
+
+    /// The store over a pool that is already there, straight to the server. Readers get a few connections of their own.
+    pub fn from_pool(pool: PgPool) -> Self {
+        Self::over(Pools::beside(pool))
+    }
+
+    /// The pool that [`Outbox::db`] works on.
+    pub fn pool(&self) -> &PgPool {
+        &self.pools.main
+    }
+
+    fn over(pools: Pools) -> Self {
+        Self {
+            db: SqlxPostgresConnector::from_sqlx_postgres_pool(pools.main.clone()),
+            pools,
+            page_rows: PageRows::default(),
+            pruned_to: AtomicI64::new(0),
+        }
+    }
+
+    /// A connection of the reader's, with its plans.
+    async fn reader(&self) -> Result<PoolConnection<sqlx::Postgres>> {
+        self.pools.reader.acquire().await.map_err(|source| driver("connect to PostgreSQL", source))
+    }
+
+    /// Makes what was done on a connection last. Without a pooler each statement has committed already.
+    async fn end(&self, mut connection: PoolConnection<sqlx::Postgres>) -> Result<()> {
+        if self.pools.is_pooled {
+            connect::end(&mut connection).await.map_err(|source| driver("commit", source))?;
+        }
+        Ok(())
+    }
+
+    /// Up to here the log is empty and stays so.
+    fn pruned_to(&self) -> i64 {
+        self.pruned_to.load(Ordering::Relaxed)
+    }
+
+    fn remember_pruned(&self, low: Option<i64>) {
+        self.pruned_to.fetch_max(low.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn forget_pruned(&self) {
+        self.pruned_to.store(0, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Outbox for Postgres {
+    fn db(&self) -> &DatabaseConnection {
+        &self.db
+    }
+
+    fn migrations(&self) -> &'static [Migration] {
+        migration::MIGRATIONS
+    }
+
+    async fn pulse(&self) -> Result<Pulse> {
+        answered(pulse::pulse(self)).await
+    }
+
+    async fn read(&self, after: Position, limit: usize) -> Result<Page> {
+        answered(read::read(self, after, limit)).await
+    }
+
+    async fn head(&self) -> Result<Position> {
+        answered(read::head(self)).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64> {
+        answered(prune::prune(self, prune)).await
+    }
+}
+
+#[async_trait]
+impl Inspect for Postgres {
+    async fn backlog(&self, after: Position) -> Result<u64> {
+        answered(inspect::backlog(self, after)).await
+    }
+
+    async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
+        answered(inspect::open_transactions(self)).await
+    }
+}
+
+async fn answered<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(ANSWER_MAX, work).await.unwrap_or_else(|late| {
+        let waited = format!("PostgreSQL has not answered for {} s", ANSWER_MAX.as_secs());
+        Err(Error::caused(ErrorKind::Unavailable, waited, late))
+    })
+}

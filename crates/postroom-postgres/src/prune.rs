@@ -1,0 +1,31 @@
+//! Retention: removes old entries that every cursor has passed, and ticks that none needs.
+
+use postroom::{Prune, Result};
+
+use crate::Postgres;
+use crate::error::driver;
+
+const PRUNE: &str = include_str!("../sql/prune.sql");
+const PRUNE_TICKS: &str = include_str!("../sql/prune_ticks.sql");
+/// In one call; there are at most 200 new ones a second.
+const TICKS_MAX: i64 = 20_000;
+
+pub(crate) async fn prune(store: &Postgres, prune: &Prune) -> Result<u64> {
+    let mut connection = store.reader().await?;
+    let (removed, low): (i64, Option<i64>) = sqlx::query_as(PRUNE)
+        .bind(store.pruned_to())
+        .bind(i64::from(prune.batch))
+        .bind(prune.keep.as_secs_f64())
+        .bind(prune.archive)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|source| driver("remove old entries from the outbox", source))?;
+    sqlx::query(PRUNE_TICKS)
+        .bind(TICKS_MAX)
+        .execute(&mut *connection)
+        .await
+        .map_err(|source| driver("remove old ticks of the outbox", source))?;
+    store.end(connection).await?;
+    store.remember_pruned(low);
+    Ok(u64::try_from(removed).unwrap_or(0))
+}

@@ -1,0 +1,74 @@
+use postroom::{ErrorKind, Outbox, Position};
+use postroom_postgres::{Postgres, append};
+use sqlx::Executor;
+
+use crate::fresh::{Fresh, event, url};
+
+#[tokio::test]
+async fn an_address_that_is_none_is_invalid() {
+    for bad in ["", "postgres", "mysql://x/y", "postgres://h:port/d", "postgres://h/d?pooler=session", "sqlite://file"] {
+        let error = Postgres::connect(bad).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let error = Postgres::connect("postgres://postgres@127.0.0.1:1/nothing").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
+#[tokio::test]
+async fn missing_tables_say_what_to_run() {
+    let db = Fresh::new().await;
+    db.sql("drop schema postroom cascade").await;
+    let error = db.store.pulse().await.unwrap_err();
+    assert!(error.to_string().contains("postroom migrate"), "{error:?}");
+    let error = db.store.read(Position::START, 1).await.unwrap_err();
+    assert!(error.to_string().contains("postroom migrate"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_was_cut_is_unavailable_and_then_replaced() {
+    let db = Fresh::new().await;
+    db.pulse().await;
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    db.writers.execute(cut).await.unwrap();
+    let mut failures = 0;
+    while let Err(error) = db.store.pulse().await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        failures += 1;
+        assert!(failures < 10, "the pool never recovers");
+    }
+    let mut tx = db.begin().await;
+    tx.execute("select pg_terminate_backend(pg_backend_pid())").await.unwrap_err();
+    let error = append(&mut tx, &[event("k", "x")]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_standby_is_unavailable() {
+    let db = Fresh::new().await;
+    db.commit(&["one"]).await;
+    db.sql(&format!("alter database {} set default_transaction_read_only = on", db.name)).await;
+    let error = Postgres::connect(&url(&db.name)).await.unwrap().pulse().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_named() {
+    let db = Fresh::new().await;
+    db.sql(
+        "create function full_disk() returns trigger language plpgsql as
+         $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$;
+         create trigger full_disk before insert on postroom.outbox execute function full_disk()",
+    )
+    .await;
+    let mut tx = db.begin().await;
+    let error = append(&mut tx, &[event("k", "x")]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("disk is full"), "{error}");
+    drop(tx);
+    db.sql("drop trigger full_disk on postroom.outbox").await;
+    db.commit(&["again"]).await;
+}

@@ -1,0 +1,15 @@
+//! What only PostgreSQL does, on a real server. The contract that all stores share is tested by the conformance suite.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod checker;
+mod emit;
+mod error;
+mod fresh;
+mod inspect;
+mod migration;
+mod pooler;
+mod prune;
+mod pulse;
+mod read;
+mod restore;

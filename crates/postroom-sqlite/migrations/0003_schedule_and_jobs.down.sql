@@ -1,0 +1,2 @@
+drop table postroom_outbox_job;
+drop table postroom_outbox_scheduled;

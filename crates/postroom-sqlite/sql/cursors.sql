@@ -1,0 +1,3 @@
+-- Where every route shard stands; retention stays below all of them.
+select position
+from postroom_outbox_cursor

@@ -1,0 +1,2 @@
+delete from postroom_outbox
+where id <= ?1

@@ -1,0 +1,30 @@
+//! The platform's tables on SQLite, oldest first. Shipped files are never edited.
+
+use postroom::Migration;
+
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "outbox",
+        up: include_str!("../migrations/0001_outbox.up.sql"),
+        down: include_str!("../migrations/0001_outbox.down.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "delivery",
+        up: include_str!("../migrations/0002_delivery.up.sql"),
+        down: include_str!("../migrations/0002_delivery.down.sql"),
+    },
+    Migration {
+        number: 3,
+        name: "schedule_and_jobs",
+        up: include_str!("../migrations/0003_schedule_and_jobs.up.sql"),
+        down: include_str!("../migrations/0003_schedule_and_jobs.down.sql"),
+    },
+    Migration {
+        number: 4,
+        name: "audit",
+        up: include_str!("../migrations/0004_audit.up.sql"),
+        down: include_str!("../migrations/0004_audit.down.sql"),
+    },
+];

@@ -1,0 +1,22 @@
+//! Postroom's proof: what a port promises, as programs.
+//!
+//! One conformance suite per port ([`outbox_suite`]), run by every adapter on the real service; a [`history`] checker
+//! that counts lost, invented, doubled and disordered events; a randomized [`workload`] to feed it; broken [`twin`]s it
+//! must catch; a [`fresh`] store for each test; and a private [`server`] or [`process`] to kill. `postroom verify` is the
+//! same workload and the same checker.
+
+pub mod fresh;
+pub mod history;
+pub mod outbox_suite;
+pub mod process;
+pub mod receiver;
+pub mod relay_suite;
+pub mod server;
+pub mod twin;
+pub mod verify;
+pub mod workload;
+
+pub use fresh::Fresh;
+pub use history::{Findings, History, Truth};
+pub use receiver::Receiver;
+pub use workload::{Change, Workload};

@@ -1,0 +1,180 @@
+//! What may go and what must stay: retention, the archive, and that nobody rewrites history.
+
+#![expect(clippy::unwrap_used, reason = "a clause asserts by panicking")]
+
+use std::pin::pin;
+use std::time::Duration;
+
+use postroom::table::{Table, named};
+use postroom::{Entry, Inspect, Position, Prune};
+use sea_orm::ConnectionTrait;
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, OnConflict, Order, Query};
+use tokio::time::{Instant, timeout};
+
+use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, commit, fill, label};
+use crate::Fresh;
+
+const AT_ONCE: Prune = Prune { keep: Duration::ZERO, batch: 1_000, archive: false };
+
+/// Writes a route's progress down, as settling does.
+async fn settle(store: &dyn Inspect, route: &str, position: Position) {
+    let mut insert = Query::insert();
+    insert
+        .into_table(named(store.db(), Table::Cursor))
+        .columns(["route", "shard", "position"].map(Alias::new))
+        .values_panic([route.into(), 0.into(), position.to_string().into()])
+        .on_conflict(OnConflict::columns(["route", "shard"].map(Alias::new)).update_column(Alias::new("position")).to_owned());
+    store.db().execute(&insert).await.unwrap();
+}
+
+/// Prunes until `count` are gone. Some stores can take the newest only after later ones have come, so a reader moves on.
+async fn prune_until(fresh: &Fresh, prune: Prune, reader: &mut Reader, count: u64) -> u64 {
+    let start = Instant::now();
+    let mut gone = 0;
+    while gone < count {
+        gone += fresh.prune(&prune).await.unwrap();
+        assert!(start.elapsed() < DEADLINE, "{gone} of {count} entries pruned in {DEADLINE:?}");
+        commit(fresh.db(), "later", &["later"]).await;
+        reader.take(1).await;
+        settle(&**fresh, "slow", reader.position).await;
+    }
+    gone
+}
+
+/// Nothing goes that a registered route has not passed, however old it is; what all have passed goes.
+pub async fn prune_keeps_what_a_cursor_needs(fresh: Fresh) {
+    let all = fill(&fresh, 20).await;
+    settle(&*fresh, "quick", fresh.head().await.unwrap()).await;
+    settle(&*fresh, "slow", Position::START).await;
+    assert_eq!(fresh.prune(&AT_ONCE).await.unwrap(), 0, "the slow route has passed nothing");
+
+    let mut slow = Reader::new(&fresh);
+    slow.take(8).await;
+    settle(&*fresh, "slow", slow.position).await;
+    let gone = fresh.prune(&AT_ONCE).await.unwrap();
+    assert!(gone <= 8, "the slow route has passed 8, {gone} are gone");
+    let rest: Vec<String> = slow.take(12).await.iter().map(label).collect();
+    let expected: Vec<String> = all.iter().skip(8).map(label).collect();
+    assert_eq!(rest, expected, "the slow route gets all the rest");
+
+    remove(&fresh, "quick").await;
+    settle(&*fresh, "slow", slow.position).await;
+    prune_until(&fresh, AT_ONCE, &mut slow, 20 - gone).await;
+    slow.expect_nothing_else().await;
+}
+
+async fn remove(fresh: &Fresh, route: &str) {
+    let mut delete = Query::delete();
+    delete.from_table(named(fresh.db(), Table::Cursor)).and_where(Expr::col(Alias::new("route")).eq(route));
+    fresh.db().execute(&delete).await.unwrap();
+}
+
+/// What is younger than asked for stays, although everybody has passed it.
+pub async fn prune_keeps_what_is_young(fresh: Fresh) {
+    fill(&fresh, 10).await;
+    settle(&*fresh, "slow", fresh.head().await.unwrap()).await;
+    let young = Prune { keep: Duration::from_secs(3_600), ..AT_ONCE };
+    assert_eq!(fresh.prune(&young).await.unwrap(), 0);
+    assert_eq!(Reader::new(&fresh).rest().await.len(), 10);
+}
+
+/// A prune is short: it takes a batch and leaves the rest for the next.
+pub async fn prune_removes_no_more_than_its_batch(fresh: Fresh) {
+    fill(&fresh, 20).await;
+    let mut reader = Reader::new(&fresh);
+    reader.take(20).await;
+    settle(&*fresh, "slow", reader.position).await;
+    let small = Prune { batch: 3, ..AT_ONCE };
+    let start = Instant::now();
+    let mut gone = 0;
+    while gone < 20 {
+        let now = fresh.prune(&small).await.unwrap();
+        assert!(now <= 3, "{now} are gone, at most 3 were asked for");
+        gone += now;
+        assert!(start.elapsed() < DEADLINE, "{gone} of 20 entries pruned in {DEADLINE:?}");
+        if now == 0 {
+            commit(fresh.db(), "later", &["later"]).await;
+            reader.take(1).await;
+            settle(&*fresh, "slow", reader.position).await;
+        }
+    }
+}
+
+/// Writers do not notice retention: one that is open stays so, others come and go, and nothing of theirs is missed.
+pub async fn prune_never_blocks_a_writer(fresh: Fresh) {
+    let writers = fresh.writers(2).await;
+    fill(&fresh, 20).await;
+    let mut reader = Reader::new(&fresh);
+    reader.take(20).await;
+    settle(&*fresh, "slow", reader.position).await;
+    let open = begin(&writers).await;
+    append(&open, "held", &["held"]).await;
+    if fresh.overlapping_writers {
+        fresh.prune(&AT_ONCE).await.unwrap();
+        commit(&writers, "free", &["free"]).await;
+        reader.expect(&["free"]).await;
+        settle(&*fresh, "slow", reader.position).await;
+        fresh.prune(&AT_ONCE).await.unwrap();
+        append(&open, "held", &["held on"]).await;
+        open.commit().await.unwrap();
+    } else {
+        let mut prune = pin!(fresh.prune(&AT_ONCE));
+        assert!(timeout(A_WHILE, &mut prune).await.is_err(), "retention waits for the writer, not the writer for retention");
+        append(&open, "held", &["held on"]).await;
+        open.commit().await.unwrap();
+        assert_eq!(prune.await.unwrap(), 20);
+    }
+    reader.expect(&["held", "held on"]).await;
+    reader.expect_nothing_else().await;
+}
+
+/// What is pruned stands in the archive, whole, if that was asked for, and nowhere otherwise.
+pub async fn prune_archives_when_asked(fresh: Fresh) {
+    let all = fill(&fresh, 10).await;
+    let mut reader = Reader::new(&fresh);
+    reader.take(10).await;
+    settle(&*fresh, "slow", reader.position).await;
+    let archive = Prune { archive: true, ..AT_ONCE };
+    prune_until(&fresh, archive, &mut reader, 10).await;
+    let archived = archived(&fresh).await;
+    let expected: Vec<(i64, String)> = all.iter().map(archive_row).collect();
+    assert_eq!(archived.get(..10), Some(expected.as_slice()), "every entry under its id, with its key");
+
+    let before = archived.len();
+    prune_until(&fresh, AT_ONCE, &mut reader, 1).await;
+    assert_eq!(self::archived(&fresh).await.len(), before, "nothing is archived that was not to be");
+}
+
+fn archive_row(entry: &Entry) -> (i64, String) {
+    (entry.id, entry.event.aggregate_id.clone())
+}
+
+async fn archived(fresh: &Fresh) -> Vec<(i64, String)> {
+    let mut select = Query::select();
+    select
+        .columns(["id", "aggregate_id"].map(Alias::new))
+        .from(named(fresh.db(), Table::Audit))
+        .order_by(Alias::new("id"), Order::Asc);
+    let rows = fresh.db().query_all(&select).await.unwrap();
+    rows.iter().map(|row| (row.try_get("", "id").unwrap(), row.try_get("", "aggregate_id").unwrap())).collect()
+}
+
+/// No column of an event can be changed once it is in the log.
+pub async fn an_entry_is_immutable(fresh: Fresh) {
+    fill(&fresh, 1).await;
+    for column in ["payload", "headers", "event_type", "source", "aggregate_type", "aggregate_id", "event_id", "occurred_at"] {
+        let other = match column {
+            "payload" | "headers" => "'{}'",
+            "event_id" => "'01890000-0000-7000-8000-000000000000'",
+            "occurred_at" => "'2020-01-01 00:00:00'",
+            _ => "'other'",
+        };
+        let mut update = Query::update();
+        update.table(named(fresh.db(), Table::Outbox)).value(Alias::new(column), Expr::cust(other));
+        let error = fresh.db().execute(&update).await.map(|done| done.rows_affected()).unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains("immutable") || words.contains("cannot be changed"), "{column}: the error says why: {words}");
+    }
+    let entries = Reader::new(&fresh).rest().await;
+    assert_eq!(entries.iter().map(label).collect::<Vec<_>>(), ["0"]);
+}

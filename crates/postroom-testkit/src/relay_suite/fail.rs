@@ -1,0 +1,252 @@
+//! Clauses about failure: what fails waits, retries, or becomes a dead letter; everything else goes on.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::dead::{self, DeadLetter, Selection};
+use postroom::{Batch, Dead, Destination, Ordering, Receipt, Route, Subscriber, To};
+
+use super::fixture::{InBatches, Noted, Office, Scripted, quick};
+use crate::Fresh;
+
+async fn letters(office: &Office) -> Vec<DeadLetter> {
+    let which = Selection { state: Some("dead"), ..Selection::default() };
+    dead::list(office.fresh.db(), &which, None, 100).await.expect("list dead letters")
+}
+
+async fn until_dead(office: &Office, count: usize) -> Vec<DeadLetter> {
+    office.until(&format!("{count} dead letters"), async || letters(office).await.len() == count).await;
+    letters(office).await
+}
+
+/// A poison event holds its own key; events of other keys pass it.
+pub async fn a_poison_event_holds_only_its_key(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office.emit(&[("a", "poison"), ("a", "behind"), ("b", "free"), ("a", "last"), ("c", "free too")]).await;
+    office.expect("s", &["free", "free too"]).await;
+    office.until("it is tried again", async || script.calls("poison") >= 3).await;
+    script.heal();
+    office.expect("s", &["free", "free too", "poison", "behind", "last"]).await;
+    office.emit(&[("a", "after")]).await;
+    office.expect("s", &["free", "free too", "poison", "behind", "last", "after"]).await;
+    office.stop().await;
+    assert_eq!(office.number("select count(*) from postroom.outbox_parked").await, 0);
+}
+
+/// With `skip`, the key goes on without its dead letter, in order.
+pub async fn a_dead_letter_lets_its_key_go_on(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").fails_on("poison").subscriber(3)));
+    office.emit(&[("a", "poison"), ("a", "behind"), ("a", "last")]).await;
+    office.expect("s", &["behind", "last"]).await;
+    let letter = &until_dead(&office, 1).await[0];
+    assert_eq!((letter.attempts, letter.route.as_str()), (3, "s"));
+    assert!(letter.error.contains("scripted to fail"), "{}", letter.error);
+    office.stop().await;
+}
+
+async fn held(fresh: Fresh) -> (Office, Scripted, DeadLetter) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.start(office.relay().subscriber(Subscriber { dead: Dead::Hold, ..script.subscriber(2) }));
+    office.emit(&[("a", "before"), ("a", "poison"), ("a", "behind"), ("b", "free")]).await;
+    let letter = until_dead(&office, 1).await.remove(0);
+    office.emit(&[("a", "last"), ("b", "free too")]).await;
+    office.expect("s", &["before", "free", "free too"]).await;
+    (office, script, letter)
+}
+
+/// With `hold`, the key waits for an operator; after a retry the letter and what waited behind it are delivered in order.
+pub async fn a_dead_letter_holds_its_key_until_it_is_retried(fresh: Fresh) {
+    let (mut office, script, letter) = held(fresh).await;
+    script.heal();
+    let which = Selection { dead_ids: vec![letter.dead_id], ..Selection::default() };
+    assert_eq!(dead::retry(office.fresh.db(), &which, "me").await.expect("retry"), 1);
+    office.expect("s", &["before", "free", "free too", "poison", "behind", "last"]).await;
+    office.stop().await;
+    assert_eq!(letters(&office).await.len(), 0);
+}
+
+/// With `hold`, discarding the letter frees the key; what waited is delivered in order, the letter stays with the reason.
+pub async fn a_dead_letter_holds_its_key_until_it_is_discarded(fresh: Fresh) {
+    let (mut office, _script, letter) = held(fresh).await;
+    let which = Selection { dead_ids: vec![letter.dead_id], ..Selection::default() };
+    let refused = dead::discard(office.fresh.db(), &which, "me", " ").await.expect_err("a reason is needed");
+    assert!(refused.to_string().contains("reason"), "{refused}");
+    assert_eq!(dead::discard(office.fresh.db(), &which, "me", "a test").await.expect("discard"), 1);
+    office.expect("s", &["before", "free", "free too", "behind", "last"]).await;
+    office.stop().await;
+    let kept = dead::list(office.fresh.db(), &Selection::default(), None, 10).await.expect("list");
+    assert_eq!((kept[0].state.as_str(), kept[0].reason.as_deref()), ("discarded", Some("a test")));
+}
+
+/// A subscriber that fails on everything holds up no other.
+pub async fn a_failing_subscriber_holds_up_no_other(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let bad = Scripted::new("bad").fails_on("one").fails_on("two");
+    let relay = office.relay().subscriber(bad.subscriber(1_000_000)).subscriber(Scripted::new("good").subscriber(3));
+    office.start(relay);
+    office.emit(&[("a", "one"), ("b", "two")]).await;
+    office.expect("good", &["one", "two"]).await;
+    office.until("it is tried", async || bad.calls("one") > 0).await;
+    office.stop().await;
+    assert_eq!(office.effects("bad").await, Vec::<String>::new());
+}
+
+/// A panic in a handler is a failed attempt.
+pub async fn a_handler_that_panics_takes_down_nothing(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").fails_on("panic").subscriber(2)));
+    office.emit(&[("a", "panic"), ("b", "free")]).await;
+    office.expect("s", &["free"]).await;
+    let letter = &until_dead(&office, 1).await[0];
+    assert!(letter.error.contains("panicked: scripted to panic"), "{}", letter.error);
+    office.stop().await;
+}
+
+/// A handler that does not return is ended by its time-out.
+pub async fn a_handler_that_hangs_is_ended(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("hang");
+    office.start(office.relay().subscriber(Subscriber { timeout: Duration::from_millis(100), ..script.subscriber(2) }));
+    office.emit(&[("a", "hang"), ("b", "free")]).await;
+    office.expect("s", &["free"]).await;
+    let letter = &until_dead(&office, 1).await[0];
+    assert!(letter.error.contains("took longer"), "{}", letter.error);
+    office.stop().await;
+}
+
+/// An event that can never be handled is a dead letter after one attempt.
+pub async fn an_invalid_event_is_a_dead_letter_at_once(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("invalid");
+    office.start(office.relay().subscriber(script.subscriber(10)));
+    office.emit(&[("a", "invalid"), ("a", "next")]).await;
+    office.expect("s", &["next"]).await;
+    assert_eq!(until_dead(&office, 1).await[0].attempts, 1);
+    assert_eq!(script.calls("invalid"), 1);
+    office.stop().await;
+}
+
+/// One poison event in a batch is found; the others have their effect.
+pub async fn a_poison_event_in_a_batch_is_found(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.emit(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "poison"), ("e", "4"), ("f", "5")]).await;
+    let subscriber = Subscriber { retry: quick(2), ..Subscriber::in_batches("s", "suite.**", InBatches(script)) };
+    office.start(office.relay().subscriber(subscriber));
+    office.expect("s", &["1", "2", "3", "4", "5"]).await;
+    until_dead(&office, 1).await;
+    office.stop().await;
+}
+
+/// A strict route stands still at a failed entry, whatever the key, until it succeeds or is given up.
+pub async fn a_strict_route_lets_nothing_pass(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison").fails_on("dies");
+    office.start(office.relay().subscriber(Subscriber { ordering: Ordering::Strict, ..script.subscriber(40) }));
+    office.emit(&[("a", "first"), ("b", "poison"), ("c", "behind")]).await;
+    office.until("it is tried again", async || script.calls("poison") >= 3).await;
+    assert_eq!(office.effects("s").await, ["first"]);
+    script.heal();
+    office.expect("s", &["first", "poison", "behind"]).await;
+    let script = script.fails_on("dies");
+    office.emit(&[("a", "dies"), ("b", "lives")]).await;
+    office.expect("s", &["first", "poison", "behind", "lives"]).await;
+    assert_eq!(script.calls("dies"), 40);
+    until_dead(&office, 1).await;
+    office.stop().await;
+}
+
+/// Without order a failed entry waits alone, and later ones of its key pass it.
+pub async fn without_order_an_entry_waits_alone(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.start(office.relay().subscriber(Subscriber { ordering: Ordering::None, ..script.subscriber(1_000_000) }));
+    office.emit(&[("a", "poison"), ("a", "passes")]).await;
+    office.expect("s", &["passes"]).await;
+    script.heal();
+    office.expect("s", &["passes", "poison"]).await;
+    office.stop().await;
+}
+
+/// A destination that can be switched off.
+#[derive(Debug, Default)]
+struct Switch {
+    is_up: AtomicBool,
+    largest_while_down: AtomicUsize,
+    calls_while_down: AtomicUsize,
+    seen: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Destination for Switch {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        if !self.is_up.load(SeqCst) {
+            if self.calls_while_down.fetch_add(1, SeqCst) > 0 {
+                self.largest_while_down.fetch_max(batch.entries.len(), SeqCst);
+            }
+            return vec![Receipt::Unavailable("switched off".into()); batch.entries.len()];
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in batch.entries {
+            seen.push(entry.event.decode::<Noted>().expect("a note").note);
+        }
+        vec![Receipt::Delivered; batch.entries.len()]
+    }
+}
+
+/// While a destination is down nothing is lost or given up; it is probed with one entry, then the backlog drains in order.
+pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let switch = Arc::new(Switch::default());
+    let route = Route { retry: quick(2), ..Route::new("switch", To::Destination(Arc::<Switch>::clone(&switch))) };
+    office.start(office.relay().route(route));
+    let notes: Vec<String> = (0..50).map(|n| format!("{n:02}")).collect();
+    let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
+    office.emit(&pairs).await;
+    office.until("it is probed", async || switch.calls_while_down.load(SeqCst) >= 4).await;
+    assert_eq!(switch.largest_while_down.load(SeqCst), 1, "a destination that is down is probed, not flooded");
+    switch.is_up.store(true, SeqCst);
+    office.until_settled("switch").await;
+    office.stop().await;
+    assert_eq!(*switch.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
+    assert_eq!(letters(&office).await.len(), 0, "an outage gives nothing up");
+}
+
+/// Parked entries, their attempts and what waits behind them survive a restart.
+pub async fn what_waits_survives_a_restart(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office.emit(&[("a", "poison"), ("a", "behind"), ("b", "free")]).await;
+    office.expect("s", &["free"]).await;
+    office.until("it was tried", async || script.calls("poison") >= 2).await;
+    office.stop().await;
+    assert!(office.number("select max(attempts) from postroom.outbox_parked").await >= 2);
+    script.heal();
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office.expect("s", &["free", "poison", "behind"]).await;
+    office.stop().await;
+}
+
+/// Two operators who press *retry* at the same time retry each letter once.
+pub async fn two_operators_retry_at_once(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("1").fails_on("2").fails_on("3");
+    office.start(office.relay().subscriber(script.subscriber(1)));
+    office.emit(&[("a", "1"), ("b", "2"), ("c", "3")]).await;
+    until_dead(&office, 3).await;
+    script.heal();
+    let (all, other) = (Selection::default(), office.fresh.second().await);
+    let (one, two) = tokio::join!(dead::retry(office.fresh.db(), &all, "one"), dead::retry(other.db(), &all, "two"));
+    assert_eq!(one.expect("retry") + two.expect("retry"), 3);
+    office.until("all have their effect", async || office.effects("s").await.len() == 3).await;
+    office.stop().await;
+    let acts = office.number("select count(*) from postroom.admin_audit where action = 'dead.retry'").await;
+    assert_eq!(acts, 3);
+}

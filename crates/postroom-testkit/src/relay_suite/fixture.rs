@@ -1,0 +1,231 @@
+//! What the clauses share: a post office with scripted subscribers whose effects are rows in the database.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use postroom::{
+    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Outbox, Relay, Result, Retry, Subscriber, table,
+};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::Fresh;
+
+/// No clause waits longer than this for what must happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The event of every clause: something happened to a key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Noted {
+    pub(crate) key: String,
+    pub(crate) note: String,
+}
+
+impl DomainEvent for Noted {
+    const TYPE: &'static str = "suite.noted.v1";
+    const AGGREGATE_TYPE: &'static str = "suite";
+
+    fn aggregate_id(&self) -> String {
+        self.key.clone()
+    }
+}
+
+pub(crate) fn noted(key: &str, note: &str) -> Noted {
+    Noted { key: key.to_owned(), note: note.to_owned() }
+}
+
+/// A database, and the relays that work on it.
+pub(crate) struct Office {
+    pub(crate) fresh: Fresh,
+    stop: CancellationToken,
+    relays: JoinSet<Result<()>>,
+}
+
+impl Office {
+    pub(crate) async fn open(fresh: Fresh) -> Self {
+        let table = "create table suite_effect (seq bigint not null, who varchar(100) not null, note varchar(200) not null)";
+        fresh.db().execute_unprepared(table).await.expect("make the table of effects");
+        Self { fresh, stop: CancellationToken::new(), relays: JoinSet::new() }
+    }
+
+    pub(crate) fn relay(&self) -> Relay {
+        let outbox: Arc<dyn Outbox> = self.fresh.store();
+        Relay::new(outbox).lease_ttl(Duration::from_secs(3))
+    }
+
+    pub(crate) fn start(&mut self, relay: Relay) {
+        self.relays.spawn(relay.run(self.stop.child_token()));
+    }
+
+    /// Stops every relay and waits for its end.
+    pub(crate) async fn stop(&mut self) {
+        self.stop.cancel();
+        while let Some(ended) = tokio::time::timeout(DEADLINE, self.relays.join_next()).await.expect("a relay stops in time") {
+            ended.expect("a relay does not panic").expect("a relay ends well");
+        }
+        self.stop = CancellationToken::new();
+    }
+
+    /// Ends every relay in the middle of whatever it does.
+    pub(crate) async fn abort(&mut self) {
+        self.relays.shutdown().await;
+    }
+
+    /// Emits notes, each in its own transaction.
+    pub(crate) async fn emit(&self, notes: &[(&str, &str)]) -> Vec<Uuid> {
+        let mut ids = Vec::new();
+        for (key, note) in notes {
+            let tx = table::begin(self.fresh.db()).await.expect("begin");
+            ids.push(postroom::emit(&tx, &noted(key, note)).await.expect("emit"));
+            tx.commit().await.expect("commit");
+        }
+        ids
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn execute(&self, sql: &str) {
+        self.fresh.db().execute_unprepared(sql).await.expect("execute");
+    }
+
+    /// The effects of a subscriber, in the order they were committed.
+    pub(crate) async fn effects(&self, who: &str) -> Vec<String> {
+        let sql = format!("select note from suite_effect where who = '{who}' order by seq");
+        let rows = self.fresh.db().query_all_raw(Statement::from_string(self.backend(), sql)).await.expect("read effects");
+        rows.iter().map(|row| row.try_get("", "note").expect("a note")).collect()
+    }
+
+    /// One number.
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let statement = Statement::from_string(self.backend(), sql.replace("postroom.", self.prefix()));
+        let row = self.fresh.db().query_one_raw(statement).await.expect("read a number").expect("a row");
+        row.try_get_by_index(0).or_else(|_narrow| row.try_get_by_index::<i32>(0).map(i64::from)).expect("a number")
+    }
+
+    /// Waits until a subscriber's effects are exactly these.
+    pub(crate) async fn expect(&self, who: &str, notes: &[&str]) {
+        self.until(&format!("{who} has the effects {notes:?}"), async || self.effects(who).await == notes).await;
+    }
+
+    /// Waits until something is true.
+    pub(crate) async fn until(&self, what: &str, is_true: impl AsyncFn() -> bool) {
+        let begun = Instant::now();
+        while !is_true().await {
+            if begun.elapsed() > DEADLINE {
+                let effects = self.number("select count(*) from suite_effect").await;
+                let status = postroom::inspect::status(&*self.fresh.store()).await;
+                panic!("waited {DEADLINE:?} until {what}; {effects} effects, {status:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until everything that was emitted has been settled by a route, as far as it will.
+    pub(crate) async fn until_settled(&self, route: &str) {
+        let backlog = async || {
+            let status = postroom::inspect::status(&*self.fresh.store()).await.expect("status");
+            status.routes.iter().filter(|row| row.route == route).all(|row| row.backlog == 0 && row.retrying == 0)
+        };
+        self.until(&format!("{route} has nothing left to do"), backlog).await;
+    }
+
+    fn backend(&self) -> DbBackend {
+        self.fresh.db().get_database_backend()
+    }
+
+    /// What stands before a table's name.
+    pub(crate) fn prefix(&self) -> &'static str {
+        if self.backend() == DbBackend::Postgres { "postroom." } else { "postroom_" }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Inspect> {
+        self.fresh.store()
+    }
+}
+
+/// A handler that does what its script says, and leaves an effect when it succeeds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripted {
+    who: String,
+    /// Notes that fail now, with the error's words.
+    bad: Arc<Mutex<HashSet<String>>>,
+    /// Every call, also those that failed.
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    pub(crate) fn new(who: &str) -> Self {
+        Self { who: who.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn fails_on(self, note: &str) -> Self {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(note.to_owned());
+        self
+    }
+
+    pub(crate) fn heal(&self) {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(crate) fn calls(&self, note: &str) -> usize {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|call| *call == note).count()
+    }
+
+    /// A subscriber with this script and short retries.
+    pub(crate) fn subscriber(&self, attempts_max: u32) -> Subscriber {
+        Subscriber { retry: quick(attempts_max), ..Subscriber::new(self.who.clone(), "suite.**", self.clone()) }
+    }
+
+    async fn act(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        let noted: Noted = event.decode()?;
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(noted.note.clone());
+        self.leave_effect(tx, &noted.note).await?; // before it fails: a failure must take it back
+        let is_bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner).contains(&noted.note);
+        match noted.note.as_str() {
+            "panic" if is_bad => panic!("scripted to panic"),
+            "hang" if is_bad => std::future::pending().await,
+            "invalid" if is_bad => Err(Error::invalid("scripted to be invalid")),
+            note if is_bad => Err(Error::new(ErrorKind::Failed, format!("scripted to fail on {note}"))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn leave_effect(&self, tx: &DatabaseTransaction, note: &str) -> Result<()> {
+        let sql = format!(
+            "insert into suite_effect (seq, who, note) select coalesce(max(seq), 0) + 1, '{}', '{note}' from suite_effect",
+            self.who
+        );
+        tx.execute_unprepared(&sql).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Handler for Scripted {
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        self.act(tx, event).await
+    }
+}
+
+/// The same, several events at once.
+#[derive(Debug)]
+pub(crate) struct InBatches(pub(crate) Scripted);
+
+#[async_trait]
+impl BatchHandler for InBatches {
+    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
+        for event in events {
+            self.0.act(tx, event).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Retries that do not slow a test down.
+pub(crate) fn quick(attempts_max: u32) -> Retry {
+    Retry { delays: Delays::Fixed(Duration::from_millis(50)), attempts_max: Some(attempts_max), age_max: None }
+}

@@ -1,0 +1,29 @@
+//! The operators' log: every act on events, with who did it.
+
+use sea_orm::sea_query::Query;
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
+
+use crate::error::{Error, Result};
+use crate::table::{self, Table, json_value};
+
+/// Writes an act down, in the transaction that performs it.
+pub(crate) async fn record(
+    tx: &DatabaseTransaction,
+    actor: &str,
+    action: &str,
+    target: &str,
+    detail: &serde_json::Value,
+) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table(table::named(tx, Table::AdminAudit))
+        .columns(["actor", "action", "target", "detail"])
+        .values_panic([
+            actor.into(),
+            action.into(),
+            target.into(),
+            json_value(tx.get_database_backend(), &detail.to_string()),
+        ]);
+    tx.execute(&insert).await.map_err(|source| Error::db("write the operators' log", source))?;
+    Ok(())
+}

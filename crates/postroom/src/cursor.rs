@@ -1,0 +1,248 @@
+//! Cursors and leases: how far each route shard has come, and who may work it now.
+//!
+//! One row per shard holds both. A lease is taken and renewed by the database's clock; each take-over raises the epoch,
+//! and every write of progress carries it, so that a holder that was paused and wakes up cannot move anything.
+
+use std::time::{Duration, Instant};
+
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+
+use crate::clock::{db_now, db_now_plus};
+use crate::error::{Error, ErrorKind, Result};
+use crate::outbox::Position;
+use crate::table::{self, Table};
+
+/// A route shard: the unit of progress and leases.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shard {
+    pub(crate) route: String,
+    pub(crate) number: u32,
+}
+
+/// The right to work a shard, until `deadline` unless renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) epoch: i64,
+    /// By this process's monotonic clock, counted from *before* the database was asked: never later than the
+    /// database thinks.
+    pub(crate) deadline: Instant,
+}
+
+/// What a shard's row says.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    pub(crate) position: Position,
+    pub(crate) epoch: i64,
+    pub(crate) is_paused: bool,
+}
+
+fn at(shard: &Shard) -> Expr {
+    Expr::col("route").eq(shard.route.as_str()).and(Expr::col("shard").eq(number(shard)))
+}
+
+pub(crate) fn number(shard: &Shard) -> i32 {
+    i32::try_from(shard.number).unwrap_or(i32::MAX)
+}
+
+/// Makes the rows of a route that is new; refuses a route whose number of shards has changed, because its keys would
+/// change cursors and lose their order.
+pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32, start: Position) -> Result<()> {
+    let mut count = Query::select();
+    count
+        .expr_as(Expr::cust("count(*)"), "shards")
+        .from(table::named(tx, Table::Cursor))
+        .and_where(Expr::col("route").eq(route));
+    let row = tx.query_one(&count).await.map_err(|source| Error::db("look for the route", source))?;
+    let known: i64 = row.map_or(Ok(0), |row| row.try_get("", "shards"))?;
+    if known != 0 && known != i64::from(shards) {
+        return Err(Error::invalid(format!(
+            "route {route:?} has {known} shards in the database and {shards} in the configuration; keep the number, or \
+             give the route a new name"
+        )));
+    }
+    for number in 0..shards {
+        let mut insert = Query::insert();
+        insert
+            .into_table(table::named(tx, Table::Cursor))
+            .columns(["route", "shard", "position"])
+            .values_panic([route.into(), i32::try_from(number).unwrap_or(i32::MAX).into(), start.to_string().into()])
+            .on_conflict(OnConflict::columns(["route", "shard"]).do_nothing_on(["route"]).to_owned());
+        tx.execute(&insert).await.map_err(|source| Error::db("register the route", source))?;
+    }
+    Ok(())
+}
+
+/// Takes a lease that is free or has run out; `None` when somebody else holds it.
+pub(crate) async fn take(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    owner: &str,
+    ttl: Duration,
+) -> Result<Option<Lease>> {
+    let backend = tx.get_database_backend();
+    let deadline = Instant::now() + ttl;
+    let free = Expr::col("owner").is_null().or(Expr::col("expires_at").lt(db_now(backend)));
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("owner", owner)
+        .value("epoch", Expr::col("epoch").add(1))
+        .value("expires_at", db_now_plus(backend, ttl))
+        .and_where(at(shard))
+        .and_where(free);
+    let taken = tx.execute(&update).await.map_err(|source| Error::db("take a lease", source))?;
+    if taken.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let cursor = read(tx, shard).await?;
+    Ok(Some(Lease { epoch: cursor.epoch, deadline }))
+}
+
+/// Prolongs every lease of this owner in one statement; answers the new deadline.
+pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) -> Result<Instant> {
+    let deadline = Instant::now() + ttl;
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("expires_at", db_now_plus(tx.get_database_backend(), ttl))
+        .and_where(Expr::col("owner").eq(owner));
+    tx.execute(&update).await.map_err(|source| Error::db("renew leases", source))?;
+    Ok(deadline)
+}
+
+/// Gives every lease of this owner back.
+pub(crate) async fn release(tx: &DatabaseTransaction, owner: &str) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("owner", Option::<String>::None)
+        .value("expires_at", Expr::cust("null"))
+        .and_where(Expr::col("owner").eq(owner));
+    tx.execute(&update).await.map_err(|source| Error::db("release leases", source))?;
+    Ok(())
+}
+
+/// Who holds what: every shard with its owner, and whether its lease can be taken.
+pub(crate) async fn holders(tx: &DatabaseTransaction) -> Result<Vec<Holder>> {
+    let backend = tx.get_database_backend();
+    let is_free = Expr::case(
+        Expr::col("owner").is_null().or(Expr::col("expires_at").lt(db_now(backend))),
+        1,
+    )
+    .finally(0);
+    let mut select = Query::select();
+    select
+        .columns(["route", "shard", "owner", "epoch"])
+        .expr_as(is_free, "is_free")
+        .from(table::named(tx, Table::Cursor));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read who holds which lease", source))?;
+    rows.iter()
+        .map(|row| {
+            Ok(Holder {
+                shard: Shard {
+                    route: row.try_get("", "route")?,
+                    number: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
+                },
+                owner: row.try_get("", "owner")?,
+                epoch: row.try_get("", "epoch")?,
+                is_free: read_flag(row, "is_free")?,
+            })
+        })
+        .collect()
+}
+
+/// Databases disagree on how wide the number of a `case` is.
+fn read_flag(row: &QueryResult, column: &str) -> Result<bool> {
+    let wide = row.try_get::<i64>("", column);
+    Ok(wide.or_else(|_narrow| row.try_get::<i32>("", column).map(i64::from))? != 0)
+}
+
+/// A shard and its owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) shard: Shard,
+    pub(crate) owner: Option<String>,
+    pub(crate) epoch: i64,
+    pub(crate) is_free: bool,
+}
+
+/// Reads a shard's row.
+pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard) -> Result<Cursor> {
+    let mut select = Query::select();
+    select
+        .columns(["position", "epoch", "is_paused"])
+        .from(table::named(tx, Table::Cursor))
+        .and_where(at(shard));
+    let row = tx.query_one(&select).await.map_err(|source| Error::db("read a cursor", source))?;
+    let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("route {:?} has no cursor", shard.route)))?;
+    Ok(Cursor {
+        position: row.try_get::<String>("", "position")?.parse()?,
+        epoch: row.try_get("", "epoch")?,
+        is_paused: row.try_get("", "is_paused")?,
+    })
+}
+
+/// Writes progress, if the lease is still ours: this row lock is the fence of everything else in the transaction.
+pub(crate) async fn advance(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    epoch: i64,
+    position: Position,
+    delivered: u64,
+) -> Result<()> {
+    let backend = tx.get_database_backend();
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("position", position.to_string())
+        .value("settled_at", db_now(backend))
+        .value("delivered", Expr::col("delivered").add(i64::try_from(delivered).unwrap_or(i64::MAX)))
+        .and_where(at(shard))
+        .and_where(Expr::col("epoch").eq(epoch));
+    let moved = tx.execute(&update).await.map_err(|source| Error::db("write progress", source))?;
+    if moved.rows_affected() == 0 {
+        return Err(Error::new(
+            ErrorKind::Deposed,
+            format!("another relay has taken over route {:?} shard {}", shard.route, shard.number),
+        ));
+    }
+    Ok(())
+}
+
+/// Locks the rows of a route, so that what an operator changes and what its relay settles happen one after the other.
+pub(crate) async fn lock(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("is_paused", Expr::col("is_paused"))
+        .and_where(Expr::col("route").eq(route));
+    let locked = tx.execute(&update).await.map_err(|source| Error::db("lock a route", source))?;
+    if locked.rows_affected() == 0 {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("there is no route {route:?}; `postroom status` lists them"),
+        ));
+    }
+    Ok(())
+}
+
+/// Pauses or resumes a route.
+pub(crate) async fn set_paused(tx: &DatabaseTransaction, route: &str, is_paused: bool) -> Result<()> {
+    lock(tx, route).await?;
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("is_paused", is_paused)
+        .and_where(Expr::col("route").eq(route));
+    tx.execute(&update).await.map_err(|source| Error::db("pause or resume a route", source))?;
+    Ok(())
+}
+
+/// Makes every relay look at what an operator changed.
+pub(crate) async fn signal(tx: &DatabaseTransaction) -> Result<()> {
+    let mut update = Query::update();
+    update.table(table::named(tx, Table::Signal)).value("version", Expr::col("version").add(1));
+    tx.execute(&update).await.map_err(|source| Error::db("signal the relays", source))?;
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Dead letters: entries that were given up, kept with all that is needed to see why and to act.
+//!
+//! Retrying puts the entry back in front of its key; discarding lets the key go on without it. Neither deletes the
+//! letter: it stays with what was decided, by whom and why.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, QueryResult};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::audit;
+use crate::clock::{db_now, read_stamp, stamp};
+use crate::cursor::{self, Shard, number};
+use crate::error::{Error, ErrorKind, Result};
+use crate::outbox::Entry;
+use crate::parked::{self, Parked, Parking};
+use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_entry, read_time};
+
+/// Letters decided in one transaction.
+const BATCH: u64 = 200;
+
+/// An entry that was given up.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeadLetter {
+    /// Its number, for `postroom dead show`.
+    pub dead_id: i64,
+    /// Which route gave it up.
+    pub route: String,
+    /// Which shard of it.
+    pub shard: u32,
+    /// The entry.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What the last attempt said.
+    pub error: String,
+    /// When it failed first.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub failed_at: Option<OffsetDateTime>,
+    /// When it was given up.
+    #[serde(with = "time::serde::rfc3339")]
+    pub dead_at: OffsetDateTime,
+    /// `dead`, `retried` or `discarded`.
+    pub state: String,
+    /// Why it was discarded.
+    pub reason: Option<String>,
+    /// Who decided.
+    pub decided_by: Option<String>,
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// These numbers; empty means any.
+    pub dead_ids: Vec<i64>,
+    /// Of this route.
+    pub route: Option<String>,
+    /// Of this event type.
+    pub event_type: Option<String>,
+    /// Of this aggregate id.
+    pub aggregate_id: Option<String>,
+    /// Whose error contains this.
+    pub error: Option<String>,
+    /// In this state; `None` means any.
+    pub state: Option<&'static str>,
+}
+
+/// Keeps what was given up. One that died before is dead again.
+pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Parked]) -> Result<()> {
+    let backend = tx.get_database_backend();
+    for row in dead {
+        let mut insert = Query::insert();
+        let columns = ["route", "shard", "id", "created_at", "attempts", "error", "failed_at"];
+        insert
+            .into_table(table::named(tx, Table::Failed))
+            .columns(EVENT_COLUMNS.into_iter().chain(columns))
+            .values_panic(event_values(backend, &row.entry.event)?.into_iter().chain([
+                shard.route.as_str().into(),
+                number(shard).into(),
+                row.entry.id.into(),
+                Expr::val(stamp(backend, row.entry.created_at)),
+                i32::try_from(row.attempts).unwrap_or(i32::MAX).into(),
+                row.error.clone().unwrap_or_default().into(),
+                row.failed_at.map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
+            ]))
+            .on_conflict(
+                OnConflict::columns(["route", "id"])
+                    .update_columns(["attempts", "error"])
+                    .value("state", "dead")
+                    .value("dead_at", db_now(backend))
+                    .to_owned(),
+            );
+        tx.execute(&insert).await.map_err(|source| Error::db("keep a dead letter", source))?;
+        tracing::warn!(
+            route = %shard.route, event = %row.entry.event.id, r#type = %row.entry.event.event_type,
+            attempts = row.attempts, error = row.error, "entry became a dead letter"
+        );
+    }
+    Ok(())
+}
+
+/// Dead letters, newest first, with a number below `before`.
+pub async fn list(db: &DatabaseConnection, which: &Selection, before: Option<i64>, limit: u64) -> Result<Vec<DeadLetter>> {
+    let tx = table::begin(db).await?;
+    let mut select = Query::select();
+    rows(&mut select, &tx, which).order_by("dead_id", Order::Desc).limit(limit);
+    if let Some(before) = before {
+        select.and_where(Expr::col("dead_id").lt(before));
+    }
+    read_rows(&tx, &select).await
+}
+
+/// Puts dead letters back in front of their keys; answers how many.
+pub async fn retry(db: &DatabaseConnection, which: &Selection, actor: &str) -> Result<u64> {
+    decide(db, which, actor, &Decision::Retry).await
+}
+
+/// Lets keys go on without these dead letters; answers how many.
+pub async fn discard(db: &DatabaseConnection, which: &Selection, actor: &str, reason: &str) -> Result<u64> {
+    if reason.trim().is_empty() {
+        return Err(Error::invalid("discarding needs a reason; it is kept with the dead letter"));
+    }
+    decide(db, which, actor, &Decision::Discard(reason.to_owned())).await
+}
+
+enum Decision {
+    Retry,
+    Discard(String),
+}
+
+async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decision: &Decision) -> Result<u64> {
+    let mut decided = 0;
+    loop {
+        let tx = table::begin(db).await?;
+        let letters = undecided(&tx, which).await?;
+        if letters.is_empty() {
+            break;
+        }
+        decided += letters.len() as u64;
+        for letter in &letters {
+            apply(&tx, letter, actor, decision).await?;
+        }
+        cursor::signal(&tx).await?;
+        tx.commit().await?;
+    }
+    if decided == 0 && !which.dead_ids.is_empty() {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do", which.dead_ids),
+        ));
+    }
+    Ok(decided)
+}
+
+/// The next letters to decide, read after their routes are locked: two operators never decide the same one.
+async fn undecided(tx: &DatabaseTransaction, which: &Selection) -> Result<Vec<DeadLetter>> {
+    let which = Selection { state: Some("dead"), ..which.clone() };
+    let mut select = Query::select();
+    rows(&mut select, tx, &which).order_by("dead_id", Order::Asc).limit(BATCH);
+    let routes: HashSet<String> = read_rows(tx, &select).await?.into_iter().map(|letter| letter.route).collect();
+    let mut routes: Vec<String> = routes.into_iter().collect();
+    routes.sort();
+    for route in routes {
+        match cursor::lock(tx, &route).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            locked => locked?,
+        }
+    }
+    read_rows(tx, &select).await
+}
+
+async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decision: &Decision) -> Result<()> {
+    let shard = Shard { route: letter.route.clone(), number: letter.shard };
+    // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in front.
+    parked::remove(tx, &letter.route, &[letter.entry.id]).await?;
+    let (state, action, reason) = match decision {
+        Decision::Retry => {
+            parked::yield_to(tx, &shard, &letter.entry).await?;
+            parked::insert(tx, &shard, "dead", &[again(letter)]).await?;
+            ("retried", "dead.retry", None)
+        }
+        Decision::Discard(reason) => {
+            parked::promote(tx, &shard, HashSet::from([letter.entry.event.key()])).await?;
+            ("discarded", "dead.discard", Some(reason.clone()))
+        }
+    };
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Failed))
+        .value("state", state)
+        .value("reason", reason.clone())
+        .value("decided_at", db_now(tx.get_database_backend()))
+        .value("decided_by", actor)
+        .and_where(Expr::col("dead_id").eq(letter.dead_id));
+    tx.execute(&update).await.map_err(|source| Error::db("write down a decision", source))?;
+    let target = format!("{}/{}", letter.route, letter.entry.event.id);
+    audit::record(tx, actor, action, &target, &serde_json::json!({ "dead_id": letter.dead_id, "reason": reason })).await
+}
+
+fn again(letter: &DeadLetter) -> Parked {
+    Parked {
+        entry: letter.entry.clone(),
+        state: Parking::Retry,
+        attempts: 0,
+        delay: Duration::ZERO,
+        error: Some(letter.error.clone()),
+        failed_at: letter.failed_at,
+    }
+}
+
+fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &Selection) -> &'a mut SelectStatement {
+    for (expr, column) in event_exprs(tx.get_database_backend()) {
+        select.expr_as(expr, column);
+    }
+    select
+        .columns(["dead_id", "route", "shard", "id", "created_at", "attempts", "error", "failed_at"])
+        .columns(["dead_at", "state", "reason", "decided_by"])
+        .from(table::named(tx, Table::Failed));
+    if !which.dead_ids.is_empty() {
+        select.and_where(Expr::col("dead_id").is_in(which.dead_ids.iter().copied()));
+    }
+    let equal = [
+        ("route", which.route.as_deref()),
+        ("event_type", which.event_type.as_deref()),
+        ("aggregate_id", which.aggregate_id.as_deref()),
+        ("state", which.state),
+    ];
+    for (column, wanted) in equal {
+        if let Some(wanted) = wanted {
+            select.and_where(Expr::col(column).eq(wanted));
+        }
+    }
+    if let Some(error) = &which.error {
+        select.and_where(Expr::col("error").like(format!("%{error}%")));
+    }
+    select
+}
+
+async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<DeadLetter>> {
+    let rows = tx.query_all(select).await.map_err(|source| Error::db("read dead letters", source))?;
+    rows.iter().map(|row| read_row(tx, row)).collect()
+}
+
+fn read_row(tx: &DatabaseTransaction, row: &QueryResult) -> Result<DeadLetter> {
+    let backend = tx.get_database_backend();
+    Ok(DeadLetter {
+        dead_id: row.try_get("", "dead_id")?,
+        route: row.try_get("", "route")?,
+        shard: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
+        entry: read_entry(row, backend, "id")?,
+        attempts: u32::try_from(row.try_get::<i32>("", "attempts")?).unwrap_or(0),
+        error: row.try_get("", "error")?,
+        failed_at: read_stamp(row, backend, "failed_at")?,
+        dead_at: read_time(row, backend, "dead_at")?,
+        state: row.try_get("", "state")?,
+        reason: row.try_get("", "reason")?,
+        decided_by: row.try_get("", "decided_by")?,
+    })
+}

@@ -1,0 +1,86 @@
+//! Emitting: an event becomes a row in the caller's own transaction, or no row at all.
+//!
+//! These functions take a SeaORM transaction of any database. Plain sqlx users have the same in each store crate
+//! (`postroom_postgres::append(&mut PgConnection, …)`), other languages have the SQL function.
+
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::clock::stamp;
+use crate::error::{Error, Result};
+use crate::event::{DomainEvent, Event};
+use crate::nudge;
+use crate::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
+
+/// Rows in one statement: far below every driver's limit on bound values.
+const ROWS_MAX: usize = 500;
+
+/// Emits one domain event in the caller's transaction; answers its id.
+pub async fn emit<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E) -> Result<Uuid> {
+    let event = Event::of(event)?;
+    let id = event.id;
+    append(tx, &[event]).await?;
+    Ok(id)
+}
+
+/// Appends envelopes in the caller's transaction, in this order, many to a statement.
+///
+/// Lock (or change) the aggregate *before* you append: that is what gives its events an order.
+pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
+    let backend = tx.get_database_backend();
+    for event in events {
+        event.check()?;
+    }
+    let target = match backend {
+        DbBackend::MySql => Table::Incoming,
+        _ => Table::Outbox,
+    };
+    for chunk in events.chunks(ROWS_MAX) {
+        let mut insert = Query::insert();
+        insert.into_table(table::named(tx, target)).columns(EVENT_COLUMNS);
+        for event in chunk {
+            insert.values_panic(event_values(backend, event)?);
+        }
+        tx.execute(&insert).await.map_err(|source| Error::db("append to the outbox", source))?;
+    }
+    nudge::expect_commit();
+    Ok(())
+}
+
+/// Emits one domain event when its time comes; answers its id, with which it can be cancelled.
+///
+/// It enters the outbox within a second of `due_at` by the database's clock, also after a restart.
+pub async fn emit_at<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E, due_at: OffsetDateTime) -> Result<Uuid> {
+    let event = Event::of(event)?;
+    schedule(tx, &event, due_at).await?;
+    Ok(event.id)
+}
+
+/// Schedules an envelope; see [`emit_at`].
+pub async fn schedule(tx: &DatabaseTransaction, event: &Event, due_at: OffsetDateTime) -> Result<()> {
+    event.check()?;
+    if !(1970..=9999).contains(&due_at.year()) {
+        return Err(Error::invalid(format!("due_at is in the year {}; it must lie between 1970 and 9999", due_at.year())));
+    }
+    let backend = tx.get_database_backend();
+    let mut insert = Query::insert();
+    insert
+        .into_table(table::named(tx, Table::Scheduled))
+        .columns(EVENT_COLUMNS.into_iter().chain(["due_at"]))
+        .values_panic(event_values(backend, event)?.into_iter().chain([Expr::val(stamp(backend, due_at))]));
+    tx.execute(&insert).await.map_err(|source| Error::db("schedule an event", source))?;
+    nudge::expect_commit();
+    Ok(())
+}
+
+/// Cancels a scheduled event; `false` when it is not waiting any more (or never was).
+pub async fn cancel(tx: &DatabaseTransaction, event_id: Uuid) -> Result<bool> {
+    let mut delete = Query::delete();
+    delete
+        .from_table(table::named(tx, Table::Scheduled))
+        .and_where(Expr::col("event_id").eq(uuid_value(tx.get_database_backend(), event_id)));
+    let done = tx.execute(&delete).await.map_err(|source| Error::db("cancel a scheduled event", source))?;
+    Ok(done.rows_affected() > 0)
+}

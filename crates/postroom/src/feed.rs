@@ -1,0 +1,126 @@
+//! The feed: pages read once and shared by every line of the process that stands at the same place.
+//!
+//! A page is kept for a while under the position it was read from. Lines at the head therefore cost one read together,
+//! however many they are; a line far behind reads for itself until it has caught up.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use crate::error::Result;
+use crate::outbox::{Entry, Outbox, Page, Position};
+
+/// Entries in a page.
+const PAGE: usize = 1_000;
+/// Pages that are kept for others.
+const PAGES_MAX: usize = 64;
+/// Payload bytes that are kept for others.
+const BYTES_MAX: usize = 32 << 20;
+
+/// Shared reading of one outbox.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    outbox: Arc<dyn Outbox>,
+    kept: Mutex<VecDeque<Kept>>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    after: Position,
+    page: Arc<OnceCell<Page>>,
+}
+
+/// The part of a page that a line has not seen yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    page: Page,
+    begin: usize,
+}
+
+impl Slice {
+    pub(crate) fn entries(&self) -> &[Entry] {
+        self.page.entries.get(self.begin..).unwrap_or_default()
+    }
+
+    /// The position behind the slice.
+    pub(crate) fn next(&self) -> Position {
+        self.page.next
+    }
+
+    /// The position right behind one of its entries.
+    pub(crate) fn after(&self, id: i64) -> Position {
+        self.page.after(id)
+    }
+}
+
+impl Feed {
+    pub(crate) fn new(outbox: Arc<dyn Outbox>) -> Self {
+        Self { outbox, kept: Mutex::default() }
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<dyn Outbox> {
+        &self.outbox
+    }
+
+    /// What comes after a position: from memory if somebody read it lately, else from the store, once for all who ask.
+    pub(crate) async fn read(&self, after: Position) -> Result<Slice> {
+        if let Some(slice) = self.inside_kept(after) {
+            return Ok(slice);
+        }
+        let cell = self.cell(after);
+        let page = cell.get_or_try_init(|| self.outbox.read(after, PAGE)).await?.clone();
+        if page.next == after {
+            self.forget(after); // the head: the same question will have another answer
+        } else {
+            self.trim();
+        }
+        Ok(Slice { page, begin: 0 })
+    }
+
+    /// Looks for a kept page that contains the position in its middle.
+    fn inside_kept(&self, after: Position) -> Option<Slice> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().rev().filter(|kept| kept.after != after).find_map(|kept| {
+            let page = kept.page.get()?;
+            let at = page.entries.binary_search_by_key(&after.id, |entry| entry.id).ok()?;
+            let is_here = Position { id: after.id, ..page.window } == after && at + 1 < page.entries.len();
+            is_here.then(|| Slice { page: page.clone(), begin: at + 1 })
+        })
+    }
+
+    fn cell(&self, after: Position) -> Arc<OnceCell<Page>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.iter().rev().find(|kept| kept.after == after) {
+            return Arc::clone(&known.page);
+        }
+        let page = Arc::new(OnceCell::new());
+        kept.push_back(Kept { after, page: Arc::clone(&page) });
+        page
+    }
+
+    fn forget(&self, after: Position) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| kept.after != after);
+    }
+
+    fn trim(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        let keep = kept
+            .iter()
+            .rev()
+            .take(PAGES_MAX)
+            .take_while(|kept| {
+                bytes += kept.page.get().map_or(0, payload_bytes);
+                bytes <= BYTES_MAX
+            })
+            .count();
+        let drop = kept.len() - keep;
+        kept.drain(..drop);
+    }
+}
+
+fn payload_bytes(page: &Page) -> usize {
+    page.entries.iter().map(|entry| entry.event.payload.get().len()).sum()
+}

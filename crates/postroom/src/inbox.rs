@@ -1,0 +1,65 @@
+//! The inbox: which events a subscriber has handled, one row each, written in the handler's own transaction.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction};
+
+use crate::clock::db_now_minus;
+use crate::error::{Error, Result};
+use crate::table::{self, Table};
+
+/// Which of these keys are handled already.
+pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<HashSet<String>> {
+    let mut select = Query::select();
+    select
+        .column("idempotency_key")
+        .from(table::named(tx, Table::Handled))
+        .and_where(Expr::col("idempotency_key").is_in(keys));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look into the inbox", source))?;
+    rows.iter().map(|row| Ok(row.try_get("", "idempotency_key")?)).collect()
+}
+
+/// Records keys as handled; a conflict means that somebody else just did.
+pub(crate) async fn record(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut insert = Query::insert();
+    insert.into_table(table::named(tx, Table::Handled)).columns(["idempotency_key"]);
+    for key in keys {
+        insert.values_panic([(*key).into()]);
+    }
+    tx.execute(&insert).await.map_err(|source| Error::db("record in the inbox", source))?;
+    Ok(())
+}
+
+/// Forgets keys so that their events have their effect again; for a replay that asks for it.
+pub(crate) async fn forget(tx: &DatabaseTransaction, keys: &[String]) -> Result<()> {
+    let mut delete = Query::delete();
+    delete
+        .from_table(table::named(tx, Table::Handled))
+        .and_where(Expr::col("idempotency_key").is_in(keys));
+    tx.execute(&delete).await.map_err(|source| Error::db("forget inbox rows", source))?;
+    Ok(())
+}
+
+/// Removes rows older than `keep`, at most `batch`; answers how many. A redelivery after that has a second effect, so
+/// `keep` must be longer than the outbox, the brokers and the dead letters can bring an event back.
+pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
+    let tx = table::begin(db).await?;
+    let mut select = Query::select();
+    select
+        .column("idempotency_key")
+        .from(table::named(&tx, Table::Handled))
+        .and_where(Expr::col("handled_at").lt(db_now_minus(tx.get_database_backend(), keep)))
+        .limit(batch);
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("find old inbox rows", source))?;
+    let keys: Vec<String> = rows.iter().map(|row| row.try_get("", "idempotency_key")).collect::<Result<_, _>>()?;
+    if !keys.is_empty() {
+        forget(&tx, &keys).await?;
+    }
+    tx.commit().await?;
+    Ok(keys.len() as u64)
+}

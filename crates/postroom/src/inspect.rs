@@ -1,0 +1,387 @@
+//! Looking: where every route stands, where an event has got to, and what holds things up.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use serde::Serialize;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::audit;
+use crate::clock::{db_now, read_stamp};
+use crate::cursor;
+use crate::dead::{self, DeadLetter, Selection};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{self, JobStatus};
+use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
+use crate::table::{self, Table, event_exprs, read_entry, read_time, uuid_value};
+
+/// Everything there is to see at a glance.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Each route shard.
+    pub routes: Vec<RouteStatus>,
+    /// Each job.
+    pub jobs: Vec<JobStatus>,
+    /// Events that wait for their time.
+    pub scheduled: u64,
+}
+
+/// Where a route shard stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteStatus {
+    /// Its route.
+    pub route: String,
+    /// Its number.
+    pub shard: u32,
+    /// Whether an operator paused it.
+    pub is_paused: bool,
+    /// Who works it.
+    pub owner: Option<String>,
+    /// Whether that lease is still valid.
+    pub is_leased: bool,
+    /// How often it has changed hands.
+    pub epoch: i64,
+    /// Entries delivered so far.
+    pub delivered: i64,
+    /// About how many entries are still to be read (also those that other routes take).
+    pub backlog: u64,
+    /// How old the oldest of them is.
+    pub oldest_s: Option<f64>,
+    /// Entries waiting for a retry.
+    pub retrying: u64,
+    /// Entries waiting behind one on their key.
+    pub waiting: u64,
+    /// Dead letters that hold their key.
+    pub held: u64,
+    /// Dead letters that nobody has decided on.
+    pub dead: u64,
+    /// When progress was last written.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub settled_at: Option<OffsetDateTime>,
+    #[serde(skip)]
+    position: Position,
+}
+
+/// The way of one event.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timeline {
+    /// The event as it was recorded.
+    pub entry: Entry,
+    /// Whether it has left the outbox for the archive.
+    pub is_archived: bool,
+    /// What each route has done with it.
+    pub steps: Vec<Step>,
+}
+
+/// What one route has done with an event.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// The route.
+    pub route: String,
+    /// `pending`, `parked`, `waiting`, `held`, `dead`, `retried`, `discarded` or `passed` (delivered, or not for this route).
+    pub state: String,
+    /// How often it was tried, where it failed.
+    pub attempts: Option<u32>,
+    /// What went wrong last.
+    pub error: Option<String>,
+    /// When its subscriber handled it, by the inbox.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub handled_at: Option<OffsetDateTime>,
+}
+
+/// A reason why something does not move, and what to do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reason {
+    /// `transaction`, `key`, `lease`, `paused`, `destination`, `held`, `dead` or `schedule`.
+    pub what: String,
+    /// Where: a route, a session.
+    pub who: String,
+    /// What is the matter.
+    pub says: String,
+    /// The next safe step.
+    pub next: String,
+}
+
+/// Where every route stands.
+pub async fn status(store: &dyn Inspect) -> Result<Status> {
+    let tx = table::begin(store.db()).await?;
+    let mut routes = cursors(&tx).await?;
+    count_parked(&tx, &mut routes).await?;
+    count_dead(&tx, &mut routes).await?;
+    let jobs = job::statuses(&tx).await?;
+    let scheduled = count(&tx, Table::Scheduled).await?;
+    let now = now(&tx).await?;
+    tx.commit().await?;
+    for route in &mut routes {
+        route.backlog = store.backlog(route.position).await?;
+        if route.backlog > 0 {
+            let oldest = store.read(route.position, 1).await?;
+            route.oldest_s = oldest.entries.first().map(|entry| (now - entry.created_at).as_seconds_f64());
+        }
+    }
+    Ok(Status { routes, jobs, scheduled })
+}
+
+/// Pauses or resumes a route, on whichever process works it.
+pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor: &str) -> Result<()> {
+    let tx = table::begin(store.db()).await?;
+    cursor::set_paused(&tx, route, is_paused).await?;
+    let action = if is_paused { "route.pause" } else { "route.resume" };
+    audit::record(&tx, actor, action, route, &serde_json::json!({})).await?;
+    cursor::signal(&tx).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// The way of one event, or `NotFound`.
+pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
+    let tx = table::begin(store.db()).await?;
+    let (entry, is_archived) = match find(&tx, Table::Outbox, event_id).await? {
+        Some(entry) => (entry, false),
+        None => match find(&tx, Table::Audit, event_id).await? {
+            Some(entry) => (entry, true),
+            None => return Err(Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"))),
+        },
+    };
+    let routes = cursors(&tx).await?;
+    let handled = handled(&tx, &routes, event_id).await?;
+    let parked = states(&tx, Table::Parked, event_id).await?;
+    let failed = states(&tx, Table::Failed, event_id).await?;
+    tx.commit().await?;
+    let shards = |route: &str| u32::try_from(routes.iter().filter(|row| row.route == route).count()).unwrap_or(1);
+    let mut steps = Vec::new();
+    for route in &routes {
+        if entry.event.key().shard(shards(&route.route)) != route.shard {
+            continue;
+        }
+        let seen = parked.get(&route.route).or_else(|| failed.get(&route.route)).cloned();
+        let (state, attempts, error) = match seen {
+            Some(seen) => seen,
+            None if !is_archived && is_ahead(store, route, &entry).await? => ("pending".to_owned(), None, None),
+            None => ("passed".to_owned(), None, None),
+        };
+        steps.push(Step { route: route.route.clone(), state, attempts, error, handled_at: handled.get(&route.route).copied() });
+    }
+    Ok(Timeline { entry, is_archived, steps })
+}
+
+/// What holds things up, most pressing first; empty when all is well.
+pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
+    let status = status(store).await?;
+    let mut reasons: Vec<Reason> = status.routes.iter().flat_map(reasons_of).collect();
+    for transaction in store.open_transactions().await? {
+        reasons.extend(reason_of_transaction(&transaction));
+    }
+    let letters = Selection { state: Some("dead"), ..Selection::default() };
+    for letter in dead::list(store.db(), &letters, None, 5).await? {
+        reasons.push(reason_of_letter(&letter));
+    }
+    Ok(reasons)
+}
+
+fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
+    let reason = |what: &str, says: String, next: String| Reason { what: what.to_owned(), who: route.route.clone(), says, next };
+    let mut reasons = Vec::new();
+    if route.is_paused {
+        reasons.push(reason("paused", "an operator paused the route".into(), format!("postroom resume {}", route.route)));
+    }
+    if !route.is_leased && route.backlog > 0 {
+        reasons.push(reason(
+            "lease",
+            format!("nobody works the route, {} entries wait", route.backlog),
+            "start a relay that has this route: `postroom serve --roles relay`".into(),
+        ));
+    }
+    if route.held > 0 {
+        reasons.push(reason(
+            "held",
+            format!("{} keys are held by a dead letter, {} entries wait", route.held, route.waiting),
+            format!("postroom dead list --route {}, then retry or discard", route.route),
+        ));
+    } else if route.retrying > 0 {
+        reasons.push(reason(
+            "key",
+            format!("{} entries wait for their retry, {} behind them", route.retrying, route.waiting),
+            format!("postroom status --route {}: they are retried by themselves", route.route),
+        ));
+    }
+    reasons
+}
+
+fn reason_of_transaction(transaction: &OpenTransaction) -> Option<Reason> {
+    const LONG: Duration = Duration::from_secs(5);
+    (transaction.has_written && transaction.age_s > LONG.as_secs_f64()).then(|| Reason {
+        what: "transaction".into(),
+        who: transaction.session.clone(),
+        says: format!(
+            "has been open for {:.0} s; its own events wait for its commit, and retention for its end: {}",
+            transaction.age_s, transaction.query
+        ),
+        next: "let it commit, or end that session".into(),
+    })
+}
+
+fn reason_of_letter(letter: &DeadLetter) -> Reason {
+    Reason {
+        what: "dead".into(),
+        who: letter.route.clone(),
+        says: format!("{} of {} was given up after {} attempts: {}", letter.entry.event.event_type, letter.entry.event.key(), letter.attempts, letter.error),
+        next: format!("postroom dead show {0}; postroom dead retry {0} or discard {0} --reason …", letter.dead_id),
+    }
+}
+
+async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    select
+        .columns(["route", "shard", "position", "epoch", "owner", "expires_at", "is_paused", "settled_at", "delivered"])
+        .expr_as(db_now(backend), "now")
+        .from(table::named(tx, Table::Cursor))
+        .order_by("route", Order::Asc)
+        .order_by("shard", Order::Asc);
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read the routes", source))?;
+    rows.iter()
+        .map(|row| {
+            let now = read_time(row, backend, "now")?;
+            Ok(RouteStatus {
+                route: row.try_get("", "route")?,
+                shard: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
+                is_paused: row.try_get("", "is_paused")?,
+                owner: row.try_get("", "owner")?,
+                is_leased: read_stamp(row, backend, "expires_at")?.is_some_and(|expires| expires > now),
+                epoch: row.try_get("", "epoch")?,
+                delivered: row.try_get("", "delivered")?,
+                backlog: 0,
+                oldest_s: None,
+                retrying: 0,
+                waiting: 0,
+                held: 0,
+                dead: 0,
+                settled_at: read_stamp(row, backend, "settled_at")?,
+                position: row.try_get::<String>("", "position")?.parse()?,
+            })
+        })
+        .collect()
+}
+
+async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+    for (route, shard, state, rows) in count_states(tx, Table::Parked).await? {
+        let Some(status) = routes.iter_mut().find(|status| status.route == route && status.shard == shard) else { continue };
+        match state.as_str() {
+            "retry" => status.retrying = rows,
+            "held" => status.held = rows,
+            _ => status.waiting = rows,
+        }
+    }
+    Ok(())
+}
+
+async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+    for (route, shard, state, rows) in count_states(tx, Table::Failed).await? {
+        if let Some(status) = routes.iter_mut().find(|status| status.route == route && status.shard == shard && state == "dead") {
+            status.dead = rows;
+        }
+    }
+    Ok(())
+}
+
+async fn count_states(tx: &DatabaseTransaction, table: Table) -> Result<Vec<(String, u32, String, u64)>> {
+    let mut select = Query::select();
+    select
+        .columns(["route", "shard", "state"])
+        .expr_as(Expr::cust("count(*)"), "entries")
+        .from(table::named(tx, table))
+        .group_by_columns(["route", "shard", "state"]);
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("count entries that wait", source))?;
+    rows.iter()
+        .map(|row| {
+            Ok((
+                row.try_get("", "route")?,
+                u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
+                row.try_get("", "state")?,
+                u64::try_from(row.try_get::<i64>("", "entries")?).unwrap_or(0),
+            ))
+        })
+        .collect()
+}
+
+async fn count(tx: &DatabaseTransaction, table: Table) -> Result<u64> {
+    let mut select = Query::select();
+    select.expr_as(Expr::cust("count(*)"), "entries").from(table::named(tx, table));
+    let row = tx.query_one(&select).await.map_err(|source| Error::db("count rows", source))?;
+    let entries: i64 = row.map_or(Ok(0), |row| row.try_get("", "entries"))?;
+    Ok(u64::try_from(entries).unwrap_or(0))
+}
+
+async fn now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    select.expr_as(db_now(backend), "now");
+    let row = tx.query_one(&select).await.map_err(|source| Error::db("read the database's clock", source))?;
+    row.map_or_else(|| Err(Error::new(ErrorKind::Failed, "the database has no clock")), |row| read_time(&row, backend, "now"))
+}
+
+async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<Option<Entry>> {
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    for (expr, column) in event_exprs(backend) {
+        select.expr_as(expr, column);
+    }
+    select
+        .columns(["id", "created_at"])
+        .from(table::named(tx, table))
+        .and_where(Expr::col("event_id").eq(uuid_value(backend, event_id)))
+        .limit(1);
+    let row = tx.query_one(&select).await.map_err(|source| Error::db("look for an event", source))?;
+    row.map(|row| read_entry(&row, backend, "id")).transpose()
+}
+
+type Seen = (String, Option<u32>, Option<String>);
+
+async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<HashMap<String, Seen>> {
+    let mut select = Query::select();
+    select
+        .columns(["route", "state", "attempts", "error"])
+        .from(table::named(tx, table))
+        .and_where(Expr::col("event_id").eq(uuid_value(tx.get_database_backend(), event_id)));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look where an event waits", source))?;
+    rows.iter()
+        .map(|row| {
+            let state: String = row.try_get("", "state")?;
+            let state = match state.as_str() {
+                "retry" => "parked".to_owned(),
+                "wait" => "waiting".to_owned(),
+                _ => state,
+            };
+            let attempts = u32::try_from(row.try_get::<i32>("", "attempts")?).ok();
+            Ok((row.try_get("", "route")?, (state, attempts, row.try_get("", "error")?)))
+        })
+        .collect()
+}
+
+async fn handled(tx: &DatabaseTransaction, routes: &[RouteStatus], event_id: Uuid) -> Result<HashMap<String, OffsetDateTime>> {
+    let keys: Vec<String> = routes.iter().map(|route| format!("{}:{event_id}", route.route)).collect();
+    let mut select = Query::select();
+    select
+        .columns(["idempotency_key", "handled_at"])
+        .from(table::named(tx, Table::Handled))
+        .and_where(Expr::col("idempotency_key").is_in(keys));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look into the inbox", source))?;
+    rows.iter()
+        .map(|row| {
+            let key: String = row.try_get("", "idempotency_key")?;
+            let route = key.rsplit_once(':').map_or(key.as_str(), |(route, _)| route).to_owned();
+            Ok((route, read_time(row, tx.get_database_backend(), "handled_at")?))
+        })
+        .collect()
+}
+
+/// Whether a route has not reached an entry yet: it is among what the route would read next, or far beyond.
+async fn is_ahead(store: &dyn Inspect, route: &RouteStatus, entry: &Entry) -> Result<bool> {
+    let page = store.read(route.position, 1_000).await?;
+    let is_beyond = page.entries.last().is_some_and(|last| last.id < entry.id);
+    Ok(is_beyond || page.entries.iter().any(|ahead| ahead.id == entry.id))
+}

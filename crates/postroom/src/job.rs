@@ -1,0 +1,268 @@
+//! Jobs: work that one process at a time does now and then (retention, clean-up, whatever a module brings).
+//!
+//! A job is claimed in the database by its clock, for as long as it may take at most; a process that dies in the middle
+//! leaves a claim that runs out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
+use sea_orm::ConnectionTrait;
+use serde::Serialize;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{db_now, db_now_plus, read_stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::inbox;
+use crate::outbox::{Outbox, Prune, Pulse};
+use crate::table::{self, Table};
+
+/// Rows that clean-up jobs take in one transaction.
+const BATCH: u32 = 1_000;
+/// Between two steps of a job that goes on.
+const NEXT_STEP: Duration = Duration::from_secs(1);
+/// How often a job that nobody asked for looks all the same.
+const LOOK: Duration = Duration::from_secs(60);
+
+type Work = Arc<dyn Fn(Arc<dyn Outbox>) -> BoxFuture<'static, Result<u64>> + Send + Sync>;
+
+/// Work done now and then by one process at a time.
+#[derive(Clone)]
+pub struct Job {
+    /// Its name, unique in the database.
+    pub name: String,
+    /// When it runs.
+    pub when: When,
+    /// How long it may take; it is ended then.
+    pub timeout: Duration,
+    work: Work,
+}
+
+/// When a job runs.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// This long after it ended last.
+    Every(Duration),
+    /// As soon as a scheduled event is due.
+    ScheduleDue,
+    /// When an operator has changed something; then every second as long as there is something to do.
+    Signalled,
+}
+
+impl Job {
+    /// A job that runs `work` every so often; `work` answers how many things it did.
+    pub fn every<F, Fut>(name: impl Into<String>, every: Duration, work: F) -> Self
+    where
+        F: Fn(Arc<dyn Outbox>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<u64>> + Send + 'static,
+    {
+        Self::new(name, When::Every(every), work)
+    }
+
+    pub(crate) fn new<F, Fut>(name: impl Into<String>, when: When, work: F) -> Self
+    where
+        F: Fn(Arc<dyn Outbox>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<u64>> + Send + 'static,
+    {
+        Self {
+            name: name.into(),
+            when,
+            timeout: Duration::from_secs(60),
+            work: Arc::new(move |outbox| Box::pin(work(outbox))),
+        }
+    }
+
+    /// Removes delivered entries older than `keep`, in small batches; with `archive`, into `audit_events`.
+    pub fn retention(keep: Duration, archive: bool) -> Self {
+        Self::every("retention", Duration::from_secs(60), move |outbox| async move {
+            let prune = Prune { keep, batch: BATCH, archive };
+            let mut removed = 0;
+            loop {
+                let batch = outbox.prune(&prune).await?;
+                removed += batch;
+                if batch < u64::from(BATCH) {
+                    return Ok(removed);
+                }
+            }
+        })
+    }
+
+    /// Forgets inbox rows older than `keep`.
+    pub fn inbox_retention(keep: Duration) -> Self {
+        Self::every("inbox-retention", Duration::from_secs(60), move |outbox| async move {
+            let mut removed = 0;
+            loop {
+                let batch = inbox::prune(outbox.db(), keep, u64::from(BATCH)).await?;
+                removed += batch;
+                if batch < u64::from(BATCH) {
+                    return Ok(removed);
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("name", &self.name).field("when", &self.when).finish_non_exhaustive()
+    }
+}
+
+/// Runs jobs of one process.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRunner {
+    pub(crate) outbox: Arc<dyn Outbox>,
+    pub(crate) owner: String,
+    pub(crate) pulse: watch::Receiver<Pulse>,
+}
+
+impl JobRunner {
+    /// Runs one job whenever its time comes, until `stop`. A failure is written down and the job runs again next time.
+    pub(crate) async fn run(mut self, job: Job, stop: CancellationToken) -> Result<()> {
+        let mut did = 1; // a job that was under way when the last process ended goes on
+        while self.wait(&job, did, &stop).await {
+            did = self.attempt(&job).await.unwrap_or_else(|error| {
+                tracing::warn!(job = %job.name, error = error.report(), "job could not be run");
+                0
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits for the job's time; `false` when it is time to stop.
+    async fn wait(&mut self, job: &Job, did: u64, stop: &CancellationToken) -> bool {
+        let time_comes = async {
+            match job.when {
+                When::Signalled if did > 0 => tokio::time::sleep(NEXT_STEP).await,
+                When::Signalled => {
+                    let known = self.pulse.borrow().signal;
+                    let news = self.pulse.wait_for(|pulse| pulse.signal != known);
+                    // Whoever worked on it may have died without a signal.
+                    drop(tokio::time::timeout(LOOK, news).await);
+                }
+                // Processes look a little apart, so that they do not all claim at once.
+                When::Every(every) => tokio::time::sleep(every.mul_f64(0.9 + rand::random::<f64>() * 0.2)).await,
+                When::ScheduleDue => {
+                    let is_due = |pulse: &Pulse| pulse.due_in.is_some_and(|due| due.is_zero());
+                    if self.pulse.changed().await.is_err() || self.pulse.wait_for(is_due).await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(time_comes).await.is_some() && !stop.is_cancelled()
+    }
+
+    /// Runs the job if nobody else does; answers how much it did.
+    async fn attempt(&self, job: &Job) -> Result<u64> {
+        if !self.claim(job).await? {
+            return Ok(0);
+        }
+        let begun = Instant::now();
+        let outcome = match tokio::time::timeout(job.timeout, (job.work)(Arc::clone(&self.outbox))).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(Error::new(ErrorKind::Failed, format!("the job took longer than its {:?}", job.timeout))),
+        };
+        let did = *outcome.as_ref().unwrap_or(&0);
+        self.finish(job, begun.elapsed(), outcome).await?;
+        Ok(did)
+    }
+
+    async fn claim(&self, job: &Job) -> Result<bool> {
+        let tx = table::begin(self.outbox.db()).await?;
+        let backend = tx.get_database_backend();
+        let mut insert = Query::insert();
+        insert
+            .into_table(table::named(&tx, Table::Job))
+            .columns(["name"])
+            .values_panic([job.name.as_str().into()])
+            .on_conflict(OnConflict::column("name").do_nothing_on(["name"]).to_owned());
+        tx.execute(&insert).await.map_err(|source| Error::db("register a job", source))?;
+        let mut update = Query::update();
+        update
+            .table(table::named(&tx, Table::Job))
+            .value("owner", self.owner.as_str())
+            .value("claimed_until", db_now_plus(backend, job.timeout))
+            .and_where(Expr::col("name").eq(job.name.as_str()))
+            .and_where(Expr::col("next_at").lte(db_now(backend)))
+            .and_where(Expr::col("claimed_until").is_null().or(Expr::col("claimed_until").lt(db_now(backend))));
+        let claimed = tx.execute(&update).await.map_err(|source| Error::db("claim a job", source))?;
+        tx.commit().await?;
+        Ok(claimed.rows_affected() == 1)
+    }
+
+    async fn finish(&self, job: &Job, took: Duration, outcome: Result<u64>) -> Result<()> {
+        let error = match &outcome {
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(job = %job.name, error = error.report(), "job failed");
+                Some(error.report())
+            }
+        };
+        let pause = match job.when {
+            When::Every(every) => every.mul_f64(0.8),
+            When::ScheduleDue | When::Signalled => Duration::ZERO,
+        };
+        let tx = table::begin(self.outbox.db()).await?;
+        let backend = tx.get_database_backend();
+        let mut update = Query::update();
+        update
+            .table(table::named(&tx, Table::Job))
+            .value("claimed_until", Expr::cust("null"))
+            .value("next_at", db_now_plus(backend, pause))
+            .value("last_at", db_now(backend))
+            .value("last_ms", i64::try_from(took.as_millis()).unwrap_or(i64::MAX))
+            .value("runs", Expr::col("runs").add(1))
+            .value("failures", Expr::col("failures").add(i64::from(error.is_some())))
+            .value("last_error", error)
+            .and_where(Expr::col("name").eq(job.name.as_str()))
+            .and_where(Expr::col("owner").eq(self.owner.as_str()));
+        tx.execute(&update).await.map_err(|source| Error::db("write down how a job went", source))?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// How a job has been doing.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobStatus {
+    /// Its name.
+    pub name: String,
+    /// How often it ran.
+    pub runs: i64,
+    /// How often that failed.
+    pub failures: i64,
+    /// When it ran last.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub last_at: Option<OffsetDateTime>,
+    /// How long that took.
+    pub last_ms: Option<i64>,
+    /// What went wrong then.
+    pub last_error: Option<String>,
+}
+
+/// Every job the database knows.
+pub(crate) async fn statuses(tx: &sea_orm::DatabaseTransaction) -> Result<Vec<JobStatus>> {
+    let mut select = Query::select();
+    select
+        .columns(["name", "runs", "failures", "last_at", "last_ms", "last_error"])
+        .from(table::named(tx, Table::Job))
+        .order_by("name", sea_orm::sea_query::Order::Asc);
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read jobs", source))?;
+    rows.iter()
+        .map(|row| {
+            Ok(JobStatus {
+                name: row.try_get("", "name")?,
+                runs: row.try_get("", "runs")?,
+                failures: row.try_get("", "failures")?,
+                last_at: read_stamp(row, tx.get_database_backend(), "last_at")?,
+                last_ms: row.try_get("", "last_ms")?,
+                last_error: row.try_get("", "last_error")?,
+            })
+        })
+        .collect()
+}

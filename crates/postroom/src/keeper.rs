@@ -1,0 +1,91 @@
+//! The keeper: takes, renews and gives back the leases of all lines of a process, in one statement for all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::cursor::{self, Holder, Lease, Shard};
+use crate::error::Result;
+use crate::outbox::Outbox;
+use crate::table;
+
+/// The longest wait before looking whether somebody's lease has run out.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Keeps the leases of one process.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    outbox: Arc<dyn Outbox>,
+    owner: String,
+    ttl: Duration,
+    slots: HashMap<Shard, watch::Sender<Option<Lease>>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(outbox: Arc<dyn Outbox>, owner: String, ttl: Duration) -> Self {
+        Self { outbox, owner, ttl, slots: HashMap::new() }
+    }
+
+    /// A shard to keep the lease of, and how its line hears of it.
+    pub(crate) fn slot(&mut self, shard: Shard) -> watch::Receiver<Option<Lease>> {
+        self.slots.entry(shard).or_insert_with(|| watch::Sender::new(None)).subscribe()
+    }
+
+    /// Keeps leases until `stop`. Whoever calls it ends the lines first and then calls [`Keeper::release`].
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            self.round().await.unwrap_or_else(|error| {
+                tracing::warn!(error = error.report(), "leases could not be renewed; lines stop when theirs run out");
+            });
+            stop.run_until_cancelled(tokio::time::sleep(self.pause())).await;
+        }
+    }
+
+    /// Gives every lease back, so that others need not wait for it to run out.
+    pub(crate) async fn release(&self) -> Result<()> {
+        let tx = table::begin(self.outbox.db()).await?;
+        cursor::release(&tx, &self.owner).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        let third = self.ttl / 3;
+        let all_held = self.slots.values().all(|slot| slot.borrow().is_some());
+        if all_held { third } else { third.min(LOOK) }
+    }
+
+    /// Renews what is ours, drops what is not any more, takes what is free.
+    async fn round(&self) -> Result<()> {
+        let tx = table::begin(self.outbox.db()).await?;
+        let deadline = cursor::renew(&tx, &self.owner, self.ttl).await?;
+        let holders = cursor::holders(&tx).await?;
+        tx.commit().await?;
+        for holder in holders {
+            let Some(slot) = self.slots.get(&holder.shard) else { continue };
+            if holder.owner.as_deref() == Some(self.owner.as_str()) {
+                slot.send_replace(Some(Lease { epoch: holder.epoch, deadline }));
+            } else {
+                slot.send_if_modified(|lease| lease.take().is_some());
+                self.take(&holder, slot).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&self, holder: &Holder, slot: &watch::Sender<Option<Lease>>) -> Result<()> {
+        if !holder.is_free {
+            return Ok(());
+        }
+        let tx = table::begin(self.outbox.db()).await?;
+        let taken = cursor::take(&tx, &holder.shard, &self.owner, self.ttl).await?;
+        tx.commit().await?;
+        if let Some(lease) = taken {
+            slot.send_replace(Some(lease));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Transactional outbox: what your transaction commits is delivered — nothing lost, in order per aggregate, with one
+//! effect — and you can see it.
+//!
+//! An application records an event in the same transaction as the change it reports ([`emit`]); a [`Relay`] reads it
+//! in a correct order and delivers it to a [`Destination`] or a [`Subscriber`]; what fails is parked, retried, and in
+//! the end kept as a dead letter. This crate opens no socket and knows no driver: a store crate brings the database.
+
+mod audit;
+mod backoff;
+mod cause;
+pub mod clock;
+mod cursor;
+pub mod dead;
+mod destination;
+mod emit;
+mod error;
+mod event;
+mod feed;
+mod inbox;
+pub mod inspect;
+mod job;
+mod judge;
+mod keeper;
+mod line;
+pub mod migration;
+pub mod nudge;
+mod outbox;
+mod parked;
+mod pulse;
+mod relay;
+pub mod replay;
+mod retry;
+mod route;
+mod schedule;
+mod settle;
+mod subscriber;
+pub mod table;
+mod vitals;
+
+pub use cause::{HOPS_MAX, TRACEPARENT};
+pub use emit::{append, cancel, emit, emit_at, schedule};
+pub use error::{Error, ErrorKind, Result};
+pub use event::{
+    CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,
+    TYPE_BYTES_MAX, parse_payload,
+};
+pub use destination::{Batch, Destination, Receipt};
+pub use job::{Job, JobStatus, When};
+pub use migration::Migration;
+pub use outbox::{Entry, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Position, Prune, Pulse};
+pub use parked::{Parked, Parking};
+pub use relay::Relay;
+pub use retry::{Delays, Retry, Verdict};
+pub use route::{Dead, Filter, Lane, Ordering, Route, Start, To};
+pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
+pub use vitals::{Line as LineVitals, Vitals};

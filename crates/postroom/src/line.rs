@@ -1,0 +1,380 @@
+//! A line: the loop that works one shard of a route while this process holds its lease.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sea_orm::DatabaseTransaction;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::cursor::{self, Lease, Shard};
+use crate::destination::{Batch, Receipt};
+use crate::error::{Error, ErrorKind, Result};
+use crate::feed::{Feed, Slice};
+use crate::judge::{Judge, Settlement};
+use crate::outbox::{Entry, Position, Pulse};
+use crate::parked::{self, Parked, Parking};
+use crate::route::{Lane, Lanes, Ordering, Route, To};
+use crate::settle::settle;
+use crate::table;
+use crate::vitals::Vitals;
+
+/// A route with this many parked rows reads no further until some are gone: memory and tables stay bounded when a
+/// destination refuses everything.
+const PARKED_MAX: u64 = 10_000;
+/// Parked entries tried in one turn.
+const DUE_MAX: u64 = 200;
+/// Progress over entries that were not for this route is written down this often.
+const LAZY_SETTLE: Duration = Duration::from_secs(1);
+
+/// What a line works with, and how it hears of news.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) route: Arc<Route>,
+    pub(crate) shard: Shard,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) lease: watch::Receiver<Option<Lease>>,
+    pub(crate) pulse: watch::Receiver<Pulse>,
+    pub(crate) vitals: Arc<Vitals>,
+}
+
+/// Where the work stands. Rebuilt from the database whenever there is doubt.
+#[derive(Debug)]
+struct Work {
+    epoch: i64,
+    position: Position,
+    settled: Position,
+    settled_at: Instant,
+    lanes: Lanes,
+    parked: u64,
+    next_due: Option<Instant>,
+    is_paused: bool,
+    signal: i64,
+    /// The destination was down: send one entry and see.
+    probing: bool,
+}
+
+enum Turn {
+    Moved,
+    Idle,
+    Down,
+}
+
+impl Line {
+    /// Works the shard whenever the lease is ours, until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        while let Some(epoch) = self.leased(&stop).await {
+            tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
+            self.hold(epoch, &stop).await;
+            self.vitals.left(&self.name);
+        }
+        Ok(())
+    }
+
+    /// Waits for the lease; `None` when it is time to stop.
+    async fn leased(&mut self, stop: &CancellationToken) -> Option<i64> {
+        loop {
+            if stop.is_cancelled() {
+                return None;
+            }
+            if let Some(lease) = *self.lease.borrow_and_update() {
+                return Some(lease.epoch);
+            }
+            stop.run_until_cancelled(self.lease.changed()).await?.ok()?;
+        }
+    }
+
+    /// One tenure: from taking the lease to losing or giving it back.
+    async fn hold(&mut self, epoch: i64, stop: &CancellationToken) {
+        let mut backoff = Backoff::default();
+        let mut work: Option<Work> = None;
+        while !stop.is_cancelled() && self.is_ours(epoch) {
+            let turn = match &mut work {
+                None => self.load(epoch).await.map(|loaded| {
+                    work = Some(loaded);
+                    Turn::Moved
+                }),
+                Some(work) => self.turn(work).await,
+            };
+            match turn {
+                Ok(Turn::Moved) => backoff.reset(),
+                Ok(Turn::Idle) => self.wait(work.as_ref(), stop).await,
+                Ok(Turn::Down) => backoff.wait(stop).await,
+                Err(error) if error.kind() == ErrorKind::Deposed => {
+                    tracing::warn!(route = %self.route.name, shard = self.shard.number, epoch, "deposed; stopping");
+                    self.wait_for_other_lease(epoch, stop).await;
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(route = %self.route.name, shard = self.shard.number, error = error.report(), "relay turn failed");
+                    self.vitals.behind(&self.name, None);
+                    work = None; // whether a commit that failed has happened is the database's to say
+                    backoff.wait(stop).await;
+                }
+            }
+        }
+        if let Some(mut work) = work {
+            self.settle_lazily(&mut work, Duration::ZERO).await.unwrap_or_else(|error| {
+                tracing::debug!(route = %self.route.name, error = error.report(), "last progress was not written; it will be read again");
+            });
+        }
+    }
+
+    /// Whether the lease with this epoch is still ours by our own, cautious clock.
+    fn is_ours(&self, epoch: i64) -> bool {
+        self.lease.borrow().is_some_and(|lease| lease.epoch == epoch)
+    }
+
+    fn is_live(&self) -> bool {
+        self.lease.borrow().is_some_and(|lease| Instant::now() < lease.deadline)
+    }
+
+    async fn wait_for_other_lease(&mut self, epoch: i64, stop: &CancellationToken) {
+        while self.is_ours(epoch) {
+            match stop.run_until_cancelled(self.lease.changed()).await {
+                Some(Ok(())) => {}
+                _ => return,
+            }
+        }
+    }
+
+    async fn load(&self, epoch: i64) -> Result<Work> {
+        let signal = self.pulse.borrow().signal;
+        let tx = table::begin(self.feed.outbox().db()).await?;
+        let cursor = cursor::read(&tx, &self.shard).await?;
+        if cursor.epoch != epoch {
+            return Err(Error::new(ErrorKind::Deposed, "the lease has another epoch"));
+        }
+        let work = Work {
+            epoch,
+            position: cursor.position,
+            settled: cursor.position,
+            settled_at: Instant::now(),
+            lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
+            parked: parked::count(&tx, &self.shard).await?,
+            next_due: parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait),
+            is_paused: cursor.is_paused,
+            signal,
+            probing: false,
+        };
+        tx.commit().await?;
+        Ok(work)
+    }
+
+    /// Sleeps until there may be something to do.
+    async fn wait(&mut self, work: Option<&Work>, stop: &CancellationToken) {
+        let lazy = work.filter(|work| work.position != work.settled).map(|work| work.settled_at + LAZY_SETTLE);
+        let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
+        let until = lazy.into_iter().chain(due).min();
+        let sleep = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = self.pulse.changed() => {}
+            _ = self.lease.changed() => {}
+            () = sleep => {}
+        }
+    }
+
+    /// One step: what is due again, else the next slice of the log.
+    async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
+        let signal = self.pulse.borrow_and_update().signal;
+        if signal != work.signal {
+            *work = self.load(work.epoch).await?;
+        }
+        if !self.is_live() {
+            return Ok(Turn::Idle); // the keeper renews or somebody else takes over
+        }
+        if work.is_paused {
+            self.vitals.moved(&self.name, 0);
+            return Ok(Turn::Idle);
+        }
+        if work.next_due.is_some_and(|due| due <= Instant::now()) {
+            return self.retry_due(work).await;
+        }
+        let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
+        if is_stopped || work.parked >= PARKED_MAX {
+            self.vitals.behind(&self.name, Some("entries are parked"));
+            return Ok(Turn::Idle);
+        }
+        let slice = self.feed.read(work.position).await?;
+        if slice.next() == work.position {
+            self.vitals.moved(&self.name, 0);
+            self.settle_lazily(work, LAZY_SETTLE).await?;
+            return Ok(Turn::Idle);
+        }
+        self.advance(work, &slice).await
+    }
+
+    /// Delivers what the slice has for this shard and settles it.
+    async fn advance(&self, work: &mut Work, slice: &Slice) -> Result<Turn> {
+        let entries: Vec<&Entry> =
+            slice.entries().iter().filter(|entry| self.route.takes(self.shard.number, entry)).collect();
+        if entries.is_empty() {
+            work.position = slice.next();
+            self.settle_lazily(work, LAZY_SETTLE).await?;
+            return Ok(Turn::Moved);
+        }
+        let is_free = |entry: &&Entry| !work.lanes.contains(&self.route.ordering.lane(entry));
+        let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
+        let first = if work.probing { 1 } else { send.len() };
+        let (receipts, tx) = self.deliver(send.get(..first).unwrap_or(&send)).await?;
+        let judged = pair(&entries, &send, receipts);
+        let settlement = self.judge().page(&judged, &work.lanes);
+        if let Some(reason) = &settlement.down {
+            self.vitals.behind(&self.name, Some(reason));
+            tracing::warn!(route = %self.route.name, reason, "destination unavailable");
+            work.probing = true;
+            return Ok(Turn::Down);
+        }
+        let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
+            Some(_) if settlement.settled == entries.len() => slice.next(),
+            Some((last, _)) => slice.after(last.id),
+            None => return Ok(Turn::Idle),
+        };
+        self.settle_page(work, tx, position, settlement).await?;
+        Ok(Turn::Moved)
+    }
+
+    async fn settle_page(
+        &self,
+        work: &mut Work,
+        tx: DatabaseTransaction,
+        position: Position,
+        settlement: Settlement,
+    ) -> Result<()> {
+        let parked = settlement.park.len() as u64;
+        let delivered = settlement.delivered;
+        let soonest = settlement.park.iter().filter(|row| row.state == Parking::Retry).map(|row| row.delay).min();
+        let blocked: Vec<Lane> = settlement.blocked.clone();
+        settle(&tx, &self.shard, work.epoch, position, settlement).await?;
+        commit(tx).await?;
+        work.settled_to(position);
+        work.parked += parked;
+        work.probing = false;
+        if self.route.ordering != Ordering::None {
+            work.lanes.extend(blocked);
+        }
+        if let Some(delay) = soonest {
+            let due = Instant::now() + delay;
+            work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
+        }
+        self.vitals.moved(&self.name, delivered);
+        Ok(())
+    }
+
+    /// Tries parked entries whose time has come, each with what waits behind it.
+    async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
+        let tx = table::begin(self.feed.outbox().db()).await?;
+        let mut due = parked::due(&tx, &self.shard, self.route.ordering, DUE_MAX).await?;
+        work.next_due = parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait);
+        tx.commit().await?;
+        if work.probing {
+            due.truncate(1);
+        }
+        if due.is_empty() {
+            return Ok(Turn::Moved);
+        }
+        let send: Vec<&Entry> = due.iter().map(|row| &row.entry).collect();
+        let (receipts, tx) = self.deliver(&send).await?;
+        if let Some(reason) = all_unavailable(&receipts) {
+            self.vitals.behind(&self.name, Some(&reason));
+            work.probing = true;
+            return Ok(Turn::Down);
+        }
+        let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();
+        let settlement = self.judge().retried(&judged);
+        let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
+        let freed = settle(&tx, &self.shard, work.epoch, work.position, settlement).await?;
+        work.next_due = parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait);
+        if self.route.ordering == Ordering::Strict {
+            work.lanes = parked::lanes(&tx, &self.shard, self.route.ordering).await?;
+        }
+        commit(tx).await?;
+        work.settled_to(work.position);
+        work.parked = work.parked.saturating_sub(gone);
+        work.probing = false;
+        for key in freed {
+            work.lanes.remove(&Lane::Key(key));
+        }
+        self.vitals.moved(&self.name, delivered);
+        Ok(Turn::Moved)
+    }
+
+    /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
+    /// they are to be settled.
+    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+        let db = self.feed.outbox().db();
+        match &self.route.to {
+            To::Subscriber(subscriber) if !send.is_empty() => subscriber.handle(db, send).await,
+            To::Destination(destination) if !send.is_empty() => {
+                let batch = Batch { entries: send, ordering: self.route.ordering };
+                let mut receipts = destination.deliver(&batch).await;
+                receipts.resize(send.len(), Receipt::Unavailable("the destination gave no receipt".to_owned()));
+                Ok((receipts, table::begin(db).await?))
+            }
+            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin(db).await?)),
+        }
+    }
+
+    /// Writes down progress over entries that were not for this shard, if that is due.
+    async fn settle_lazily(&self, work: &mut Work, after: Duration) -> Result<()> {
+        if work.position == work.settled || work.settled_at.elapsed() < after {
+            return Ok(());
+        }
+        let tx = table::begin(self.feed.outbox().db()).await?;
+        cursor::advance(&tx, &self.shard, work.epoch, work.position, 0).await?;
+        commit(tx).await?;
+        work.settled_to(work.position);
+        Ok(())
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge { route: &self.route, now: clock::now(), roll: rand::random() }
+    }
+}
+
+impl Work {
+    fn settled_to(&mut self, position: Position) {
+        self.position = position;
+        self.settled = position;
+        self.settled_at = Instant::now();
+    }
+}
+
+async fn commit(tx: DatabaseTransaction) -> Result<()> {
+    tx.commit().await.map_err(|source| Error::db("commit progress", source))
+}
+
+fn all_unavailable(receipts: &[Receipt]) -> Option<String> {
+    let mut reason = None;
+    for receipt in receipts {
+        match receipt {
+            Receipt::Unavailable(error) => reason = Some(error.clone()),
+            Receipt::Held => {}
+            Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => return None,
+        }
+    }
+    reason
+}
+
+/// Pairs entries with their receipts, up to the first one that was to be sent and has no answer yet.
+fn pair<'a>(entries: &[&'a Entry], send: &[&Entry], receipts: Vec<Receipt>) -> Vec<(&'a Entry, Option<Receipt>)> {
+    let unanswered = send.get(receipts.len()).map(|entry| entry.id);
+    let mut answers = send.iter().zip(receipts).peekable();
+    entries
+        .iter()
+        .take_while(|entry| Some(entry.id) != unanswered)
+        .map(|entry| {
+            let answer = answers.next_if(|(sent, _)| sent.id == entry.id);
+            (*entry, answer.map(|(_, receipt)| receipt))
+        })
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! The port to a store: how committed events become entries that can be read in a correct order.
+//!
+//! Appending is not here: it runs in the caller's own transaction (`crate::emit`, or `append` of a store crate).
+//! What is only tables (leases, parked entries, dead letters, inbox) is not here either: it is the same
+//! code on every database.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sea_orm::DatabaseConnection;
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::migration::Migration;
+
+/// A store: PostgreSQL, MySQL/MariaDB or SQLite.
+///
+/// # Contract
+/// 1. *Nothing is skipped.* Reading from [`Position::START`] and following [`Page::next`] yields every committed
+///    event exactly once, whatever the commit order of its transaction, and none that rolled back.
+/// 2. *Keys keep their order.* If writers of a key are serialised (they lock the aggregate before they emit), its
+///    entries come in commit order.
+/// 3. *Nobody waits.* A transaction that stays open delays its own events only.
+/// 4. *Positions last.* A position that was written down is valid after a restart, until [`Outbox::prune`] has
+///    passed it, which it never does for a registered cursor.
+#[async_trait]
+pub trait Outbox: fmt::Debug + Send + Sync {
+    /// The database, for everything that is only tables.
+    fn db(&self) -> &DatabaseConnection;
+
+    /// The platform's tables on this database, oldest first.
+    fn migrations(&self) -> &'static [Migration];
+
+    /// Makes readable what has been committed since the last pulse, and tells what is new. Any process may call it at
+    /// any time; it is one round trip when nothing happened.
+    async fn pulse(&self) -> Result<Pulse>;
+
+    /// The next entries after `after`, at most `limit` and about [`PAGE_BYTES`] of payload. An empty page whose
+    /// `next` differs from `after` has moved on; one whose `next` equals `after` is the head.
+    async fn read(&self, after: Position, limit: usize) -> Result<Page>;
+
+    /// The position behind everything that is readable now.
+    async fn head(&self) -> Result<Position>;
+
+    /// Removes (and archives, if asked) entries that every cursor has passed and that are older than `prune.keep`, at most
+    /// `prune.batch` of them; answers how many. Never blocks a writer.
+    async fn prune(&self, prune: &Prune) -> Result<u64>;
+}
+
+/// What only the database itself can tell about how the outbox is doing.
+#[async_trait]
+pub trait Inspect: Outbox {
+    /// Roughly how many entries stand between `after` and the head.
+    async fn backlog(&self, after: Position) -> Result<u64>;
+
+    /// Open transactions that hold back reading or retention, oldest first.
+    async fn open_transactions(&self) -> Result<Vec<OpenTransaction>>;
+}
+
+/// About how many bytes of payload one page holds; a single larger event still comes through.
+pub const PAGE_BYTES: usize = 8 << 20;
+
+/// An event in the outbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// Its number in reading order within a key.
+    pub id: i64,
+    /// What was emitted.
+    #[serde(flatten)]
+    pub event: Event,
+    /// When its row was written, by the database's clock.
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+}
+
+/// A place in the outbox. Opaque: only the store that made it knows what its numbers mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The window's lower border, where a store reads in windows.
+    pub from: i64,
+    /// The window's upper border while inside one, otherwise 0.
+    pub to: i64,
+    /// The last entry taken, inside the window.
+    pub id: i64,
+}
+
+impl Position {
+    /// Before the first entry.
+    pub const START: Self = Self { from: 0, to: 0, id: 0 };
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.from, self.to, self.id)
+    }
+}
+
+impl FromStr for Position {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut numbers = text.split(':').map(str::parse::<i64>);
+        match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(from)), Some(Ok(to)), Some(Ok(id)), None) => Ok(Self { from, to, id }),
+            _ => Err(Error::new(ErrorKind::Failed, format!("{text:?} is not a position of the outbox"))),
+        }
+    }
+}
+
+/// Some entries in order, and where to go on.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The entries, ascending by id.
+    pub entries: Arc<[Entry]>,
+    /// The window they were read from; see [`Page::after`].
+    pub window: Position,
+    /// The position behind the page.
+    pub next: Position,
+}
+
+impl Page {
+    /// The position right behind the entry with this id, for settling a part of a page.
+    pub fn after(&self, id: i64) -> Position {
+        match self.entries.last() {
+            Some(last) if last.id == id => self.next,
+            _ => Position { id, ..self.window },
+        }
+    }
+}
+
+/// What a pulse found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// Grows whenever entries became readable.
+    pub head: i64,
+    /// How long until the next scheduled event is due; zero when one is due now.
+    pub due_in: Option<Duration>,
+    /// Grows whenever an operator changed something a relay must look at.
+    pub signal: i64,
+    /// More is waiting than one pulse could make readable: pulse again at once.
+    pub more: bool,
+}
+
+/// What to remove.
+#[derive(Clone, Copy, Debug)]
+pub struct Prune {
+    /// How old a delivered entry must be.
+    pub keep: Duration,
+    /// How many at most in one call.
+    pub batch: u32,
+    /// Copy what is removed into `audit_events`.
+    pub archive: bool,
+}
+
+/// A transaction of somebody's that stays open.
+#[derive(Clone, Debug, Serialize)]
+pub struct OpenTransaction {
+    /// Process or connection id in the database.
+    pub session: String,
+    /// How long it has been open.
+    pub age_s: f64,
+    /// What it is or was doing, as far as the database tells.
+    pub query: String,
+    /// Whether it has written anything: only then it can hold back events of its own.
+    pub has_written: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_survives_being_written_down() {
+        let position = Position { from: 7, to: 9, id: 1_000_000 };
+        assert_eq!(position.to_string().parse::<Position>().unwrap(), position);
+        assert!("7:9".parse::<Position>().is_err());
+        assert!("a:b:c".parse::<Position>().is_err());
+    }
+}

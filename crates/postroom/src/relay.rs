@@ -1,0 +1,201 @@
+//! The relay: reads the outbox and works every route whose lease this process holds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::backoff::Backoff;
+use crate::cursor::{self, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::feed::Feed;
+use crate::job::{Job, JobRunner};
+use crate::keeper::Keeper;
+use crate::line::Line;
+use crate::outbox::{Outbox, Position};
+use crate::pulse::Heart;
+use crate::replay;
+use crate::route::{Route, Start};
+use crate::schedule;
+use crate::subscriber::Subscriber;
+use crate::table;
+use crate::vitals::Vitals;
+
+/// Delivers what the outbox holds. Run as many as you like on one database: each route shard is worked by one at a time.
+///
+/// ```no_run
+/// # async fn example(outbox: std::sync::Arc<dyn postroom::Outbox>) -> postroom::Result<()> {
+/// use postroom::{Event, Relay, Subscriber};
+/// use sea_orm::DatabaseTransaction;
+///
+/// async fn greet(_tx: &DatabaseTransaction, event: &Event) -> postroom::Result<()> {
+///     println!("{} happened to {}", event.event_type, event.key());
+///     Ok(())
+/// }
+///
+/// let stop = tokio_util::sync::CancellationToken::new();
+/// Relay::new(outbox).subscriber(Subscriber::new("greeter", "**", greet)).run(stop).await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Relay {
+    outbox: Arc<dyn Outbox>,
+    routes: Vec<Route>,
+    jobs: Vec<Job>,
+    lease_ttl: Duration,
+    vitals: Arc<Vitals>,
+}
+
+impl Relay {
+    /// A relay without routes. It releases scheduled events and runs replays, whatever else it is given.
+    pub fn new(outbox: Arc<dyn Outbox>) -> Self {
+        Self {
+            outbox,
+            routes: Vec::new(),
+            jobs: Vec::new(),
+            lease_ttl: Duration::from_secs(10),
+            vitals: Arc::default(),
+        }
+    }
+
+    /// Adds a route.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Adds a subscriber, fed straight from the outbox.
+    #[must_use]
+    pub fn subscriber(self, subscriber: Subscriber) -> Self {
+        self.route(subscriber.into_route())
+    }
+
+    /// Adds a job that one process at a time runs now and then.
+    #[must_use]
+    pub fn job(mut self, job: Job) -> Self {
+        self.jobs.push(job);
+        self
+    }
+
+    /// How long a relay that dies keeps others waiting; ten seconds unless told.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.lease_ttl = ttl;
+        self
+    }
+
+    /// How the relay is doing, for health checks.
+    pub fn vitals(&self) -> Arc<Vitals> {
+        Arc::clone(&self.vitals)
+    }
+
+    /// Works until `stop`, then finishes what has begun and gives its leases back. A database that is away is waited for; only a
+    /// mistake in the routes ends it early.
+    pub async fn run(self, stop: CancellationToken) -> Result<()> {
+        self.check()?;
+        let stop = stop.child_token();
+        if !self.register(&stop).await? {
+            return Ok(());
+        }
+        let owner = owner();
+        let heart = Arc::new(Heart::new(Arc::clone(&self.outbox), Arc::clone(&self.vitals)));
+        let feed = Arc::new(Feed::new(Arc::clone(&self.outbox)));
+        let mut keeper = Keeper::new(Arc::clone(&self.outbox), owner.clone(), self.lease_ttl);
+        let mut lines = JoinSet::new();
+        for route in self.routes.into_iter().map(Arc::new) {
+            for number in 0..route.shards {
+                let shard = Shard { route: route.name.clone(), number };
+                let line = Line {
+                    name: if route.shards == 1 { route.name.clone() } else { format!("{}/{number}", route.name) },
+                    route: Arc::clone(&route),
+                    lease: keeper.slot(shard.clone()),
+                    shard,
+                    feed: Arc::clone(&feed),
+                    pulse: heart.subscribe(),
+                    vitals: Arc::clone(&self.vitals),
+                };
+                lines.spawn(line.run(stop.clone()));
+            }
+        }
+        let runner = JobRunner { outbox: self.outbox, owner, pulse: heart.subscribe() };
+        let jobs = self.jobs.into_iter().chain([schedule::job(), replay::job()]);
+        for job in jobs {
+            lines.spawn(runner.clone().run(job, stop.clone()));
+        }
+        // The heart and the keeper outlive the lines: what has begun is finished under a renewed lease.
+        let after_lines = CancellationToken::new();
+        let drained = async {
+            let mut outcome = Ok(());
+            while let Some(ended) = lines.join_next().await {
+                let ended = ended.map_err(|source| Error::caused(ErrorKind::Failed, "run a part of the relay", source));
+                if let Err(error) = ended.and_then(|result| result) {
+                    stop.cancel();
+                    outcome = Err(error);
+                }
+            }
+            after_lines.cancel();
+            outcome
+        };
+        let (drained, (), ()) = tokio::join!(drained, heart.run(&after_lines), keeper.run(&after_lines));
+        keeper.release().await.unwrap_or_else(|error| {
+            tracing::debug!(error = error.report(), "leases were not given back; they will run out");
+        });
+        drained
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        for route in &self.routes {
+            if !names.insert(route.name.as_str()) {
+                return Err(Error::invalid(format!("two routes are named {:?}; progress is kept by name, so give each its own", route.name)));
+            }
+            if route.name.is_empty() || route.name.len() > 200 {
+                return Err(Error::invalid(format!("the route name {:?} must have 1 to 200 bytes", route.name)));
+            }
+            if route.shards == 0 || route.shards > 1024 {
+                return Err(Error::invalid(format!("route {:?} has {} shards; give 1 to 1024", route.name, route.shards)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the routes known to the database, waiting for it if need be; `false` when stopped meanwhile.
+    async fn register(&self, stop: &CancellationToken) -> Result<bool> {
+        let mut backoff = Backoff::default();
+        while !stop.is_cancelled() {
+            match self.try_register().await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+                Err(error) => tracing::warn!(error = error.report(), "routes could not be registered yet"),
+            }
+            backoff.wait(stop).await;
+        }
+        Ok(false)
+    }
+
+    async fn try_register(&self) -> Result<()> {
+        for route in &self.routes {
+            let start = match route.start {
+                Start::Beginning => Position::START,
+                Start::Head => {
+                    self.outbox.pulse().await?;
+                    self.outbox.head().await?
+                }
+            };
+            let tx = table::begin(self.outbox.db()).await?;
+            cursor::register(&tx, &route.name, route.shards, start).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A name for this process that no other has had: leases are recognised by it.
+fn owner() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_unset| "host".to_owned());
+    format!("{host}:{}:{}", std::process::id(), Uuid::now_v7())
+}

@@ -1,0 +1,274 @@
+//! Replays: a range of old entries is delivered again to one route, at a measured pace, without touching any other.
+//!
+//! A replay parks the entries it selects, a few each second; the route's own line then delivers them like any entry that is
+//! due again, in order with what is new on their keys.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use crate::audit;
+use crate::clock::stamp;
+use crate::cursor::{self, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Key;
+use crate::inbox;
+use crate::job::{Job, When};
+use crate::outbox::{Entry, Outbox};
+use crate::parked::{self, Parked, Parking};
+use crate::route::Filter;
+use crate::table::{self, Table, event_exprs, json_value, read_entry};
+
+/// Entries looked at in one step.
+const STEP: u64 = 5_000;
+
+/// Which entries to deliver again.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// From this entry on.
+    #[serde(default)]
+    pub from_id: Option<i64>,
+    /// Up to this entry.
+    #[serde(default)]
+    pub to_id: Option<i64>,
+    /// Recorded at or after this time.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    pub from_time: Option<OffsetDateTime>,
+    /// Recorded before this time.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    pub to_time: Option<OffsetDateTime>,
+    /// Types that match one of these patterns; empty means any.
+    #[serde(default)]
+    pub types: Vec<String>,
+    /// Of this aggregate type.
+    #[serde(default)]
+    pub aggregate_type: Option<String>,
+    /// Of this aggregate.
+    #[serde(default)]
+    pub aggregate_id: Option<String>,
+}
+
+/// An order to replay.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// To this route alone.
+    pub route: String,
+    /// These entries.
+    pub range: Range,
+    /// At most this many a second.
+    pub per_second: u32,
+    /// Let a subscriber's handler have its effect again, by forgetting that it handled these events. Otherwise only events
+    /// that it has not handled have an effect.
+    pub again: bool,
+}
+
+/// Begins a replay; a relay carries it out. Answers its number.
+pub async fn start(db: &DatabaseConnection, replay: &Replay, actor: &str) -> Result<i64> {
+    if replay.per_second == 0 {
+        return Err(Error::invalid("per_second is 0; give at least 1"));
+    }
+    let tx = table::begin(db).await?;
+    cursor::lock(&tx, &replay.route).await?;
+    let (first, last) = bounds(&tx, &replay.range).await?;
+    let filter = serde_json::to_string(&replay.range)?;
+    let mut insert = Query::insert();
+    insert
+        .into_table(table::named(&tx, Table::Replay))
+        .columns(["route", "filter", "per_second", "next_id", "until_id", "again", "created_by"])
+        .values_panic([
+            replay.route.as_str().into(),
+            json_value(tx.get_database_backend(), &filter),
+            i32::try_from(replay.per_second).unwrap_or(i32::MAX).into(),
+            (first - 1).into(),
+            last.into(),
+            replay.again.into(),
+            actor.into(),
+        ]);
+    tx.execute(&insert).await.map_err(|source| Error::db("begin a replay", source))?;
+    let mut newest = Query::select();
+    newest.expr_as(Expr::col("replay_id").max(), "replay_id").from(table::named(&tx, Table::Replay));
+    let row = tx.query_one(&newest).await.map_err(|source| Error::db("read the replay's number", source))?;
+    let replay_id: i64 = row.map_or(Ok(0), |row| row.try_get("", "replay_id"))?;
+    let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
+    audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
+    cursor::signal(&tx).await?;
+    tx.commit().await?;
+    Ok(replay_id)
+}
+
+/// The ids the range can reach now; an error when it is empty.
+async fn bounds(tx: &DatabaseTransaction, range: &Range) -> Result<(i64, i64)> {
+    let mut select = Query::select();
+    select
+        .expr_as(Expr::col("id").min(), "first")
+        .expr_as(Expr::col("id").max(), "last")
+        .from(table::named(tx, Table::Outbox))
+        .cond_where(condition(tx, range));
+    let row = tx.query_one(&select).await.map_err(|source| Error::db("look for what to replay", source))?;
+    let first: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "first"))?;
+    let last: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "last"))?;
+    first.zip(last).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "no entry of the outbox lies in this range; archived events can be read but not delivered again")
+    })
+}
+
+fn condition(tx: &DatabaseTransaction, range: &Range) -> sea_orm::sea_query::Condition {
+    let backend = tx.get_database_backend();
+    let mut all = sea_orm::sea_query::Condition::all();
+    if let Some(from) = range.from_id {
+        all = all.add(Expr::col("id").gte(from));
+    }
+    if let Some(to) = range.to_id {
+        all = all.add(Expr::col("id").lte(to));
+    }
+    if let Some(from) = range.from_time {
+        all = all.add(Expr::col("created_at").gte(Expr::val(stamp(backend, from))));
+    }
+    if let Some(to) = range.to_time {
+        all = all.add(Expr::col("created_at").lt(Expr::val(stamp(backend, to))));
+    }
+    if let Some(kind) = &range.aggregate_type {
+        all = all.add(Expr::col("aggregate_type").eq(kind.as_str()));
+    }
+    if let Some(id) = &range.aggregate_id {
+        all = all.add(Expr::col("aggregate_id").eq(id.as_str()));
+    }
+    all
+}
+
+/// A replay under way.
+struct Running {
+    replay_id: i64,
+    route: String,
+    range: Range,
+    per_second: u32,
+    next_id: i64,
+    until_id: i64,
+    again: bool,
+}
+
+pub(crate) fn job() -> Job {
+    Job::new("replay", When::Signalled, |outbox: Arc<dyn Outbox>| async move {
+        let mut parked = 0;
+        for replay in running(outbox.db()).await? {
+            parked += step(outbox.db(), &replay).await?;
+        }
+        Ok(parked)
+    })
+}
+
+async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
+    let tx = table::begin(db).await?;
+    let filter = match tx.get_database_backend() {
+        sea_orm::DbBackend::Postgres => Expr::col("filter").cast_as("text"),
+        _ => Expr::col("filter"),
+    };
+    let mut select = Query::select();
+    select
+        .columns(["replay_id", "route", "per_second", "next_id", "until_id", "again"])
+        .expr_as(filter, "filter")
+        .from(table::named(&tx, Table::Replay))
+        .and_where(Expr::col("state").eq("running"));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read replays", source))?;
+    rows.iter()
+        .map(|row| {
+            Ok(Running {
+                replay_id: row.try_get("", "replay_id")?,
+                route: row.try_get("", "route")?,
+                range: serde_json::from_str(&row.try_get::<String>("", "filter")?)?,
+                per_second: u32::try_from(row.try_get::<i32>("", "per_second")?).unwrap_or(1),
+                next_id: row.try_get("", "next_id")?,
+                until_id: row.try_get("", "until_id")?,
+                again: row.try_get("", "again")?,
+            })
+        })
+        .collect()
+}
+
+/// Parks the next second's worth of entries. The cursor row is locked, so that the line does not settle meanwhile.
+async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
+    let tx = table::begin(db).await?;
+    cursor::lock(&tx, &replay.route).await?;
+    let shards = shards(&tx, &replay.route).await?;
+    let entries = next_entries(&tx, replay).await?;
+    let next_id = entries.last().map_or(replay.until_id, |entry| entry.id);
+    let filter = if replay.range.types.is_empty() { Filter::all() } else { Filter::any_of(replay.range.types.clone()) };
+    let chosen: Vec<Entry> = entries.into_iter().filter(|entry| filter.matches(&entry.event.event_type)).collect();
+    if replay.again {
+        let keys: Vec<String> = chosen.iter().map(|entry| format!("{}:{}", replay.route, entry.event.id)).collect();
+        inbox::forget(&tx, &keys).await?;
+    }
+    let parked = chosen.len() as u64;
+    let mut by_shard: HashMap<u32, Vec<Entry>> = HashMap::new();
+    for entry in chosen {
+        by_shard.entry(entry.event.key().shard(shards)).or_default().push(entry);
+    }
+    for (number, entries) in by_shard {
+        park(&tx, &Shard { route: replay.route.clone(), number }, entries).await?;
+    }
+    progress(&tx, replay, next_id, parked).await?;
+    cursor::signal(&tx).await?;
+    tx.commit().await?;
+    Ok(parked)
+}
+
+/// Parks entries so that the first of each key is due now and goes before anything newer of that key.
+async fn park(tx: &DatabaseTransaction, shard: &Shard, entries: Vec<Entry>) -> Result<()> {
+    let keys: HashSet<Key> = entries.iter().map(|entry| entry.event.key()).collect();
+    let mut seen = HashSet::new();
+    for entry in &entries {
+        if seen.insert(entry.event.key()) {
+            parked::yield_to(tx, shard, entry).await?;
+        }
+    }
+    let rows: Vec<Parked> = entries
+        .into_iter()
+        .map(|entry| Parked { entry, state: Parking::Wait, attempts: 0, delay: Duration::ZERO, error: None, failed_at: None })
+        .collect();
+    parked::insert(tx, shard, "replay", &rows).await?;
+    parked::promote(tx, shard, keys).await?;
+    Ok(())
+}
+
+async fn shards(tx: &DatabaseTransaction, route: &str) -> Result<u32> {
+    let holders = cursor::holders(tx).await?;
+    let count = holders.iter().filter(|holder| holder.shard.route == route).count();
+    Ok(u32::try_from(count).unwrap_or(1))
+}
+
+async fn next_entries(tx: &DatabaseTransaction, replay: &Running) -> Result<Vec<Entry>> {
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    for (expr, column) in event_exprs(backend) {
+        select.expr_as(expr, column);
+    }
+    select
+        .columns(["id", "created_at"])
+        .from(table::named(tx, Table::Outbox))
+        .cond_where(condition(tx, &replay.range))
+        .and_where(Expr::col("id").gt(replay.next_id))
+        .and_where(Expr::col("id").lte(replay.until_id))
+        .order_by("id", Order::Asc)
+        .limit(Ord::min(u64::from(replay.per_second), STEP));
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read what to replay", source))?;
+    rows.iter().map(|row| read_entry(row, backend, "id")).collect()
+}
+
+async fn progress(tx: &DatabaseTransaction, replay: &Running, next_id: i64, parked: u64) -> Result<()> {
+    let state = if next_id >= replay.until_id { "done" } else { "running" };
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Replay))
+        .value("next_id", next_id)
+        .value("state", state)
+        .value("parked", Expr::col("parked").add(i64::try_from(parked).unwrap_or(i64::MAX)))
+        .and_where(Expr::col("replay_id").eq(replay.replay_id));
+    tx.execute(&update).await.map_err(|source| Error::db("write a replay's progress", source))?;
+    Ok(())
+}

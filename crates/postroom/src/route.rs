@@ -1,0 +1,185 @@
+//! A route: which entries go to which destination, in what order, with what policy.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::destination::Destination;
+use crate::event::Key;
+use crate::outbox::Entry;
+use crate::retry::Retry;
+use crate::subscriber::Subscriber;
+
+/// Which entries go where, and how.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its name, unique in the database: progress is kept under it.
+    pub name: String,
+    /// Which entries.
+    pub filter: Filter,
+    /// Where to.
+    pub to: To,
+    /// What must not overtake what.
+    pub ordering: Ordering,
+    /// What happens to refused entries.
+    pub retry: Retry,
+    /// What a dead letter does to its key.
+    pub dead: Dead,
+    /// Where a new route begins.
+    pub start: Start,
+    /// Into how many parts its keys are cut, each with its own lease, so that relays can share it.
+    pub shards: u32,
+}
+
+impl Route {
+    /// A route with the defaults: every entry, from the beginning, in order by key, one shard.
+    pub fn new(name: impl Into<String>, to: To) -> Self {
+        Self {
+            name: name.into(),
+            filter: Filter::all(),
+            to,
+            ordering: Ordering::Key,
+            retry: Retry::default(),
+            dead: Dead::Skip,
+            start: Start::Beginning,
+            shards: 1,
+        }
+    }
+
+    /// Whether this shard of the route delivers the entry.
+    pub(crate) fn takes(&self, shard: u32, entry: &Entry) -> bool {
+        self.filter.matches(&entry.event.event_type) && (self.shards <= 1 || entry.event.key().shard(self.shards) == shard)
+    }
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug)]
+pub enum To {
+    /// A broker or sink: delivered, then settled.
+    Destination(Arc<dyn Destination>),
+    /// A handler in this process: its effect, its inbox row and the progress commit together.
+    Subscriber(Arc<Subscriber>),
+}
+
+/// What must not overtake what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ordering {
+    /// One line: nothing passes a failed entry until it succeeds or is given up.
+    Strict,
+    /// A failed entry holds only its own key.
+    #[default]
+    Key,
+    /// Each entry is retried alone.
+    None,
+}
+
+/// Entries of one lane are delivered one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// The one lane of a strict route.
+    Line,
+    /// The lane of a key.
+    Key(Key),
+    /// A lane of its own.
+    Entry(i64),
+}
+
+/// Lanes that stand still.
+pub(crate) type Lanes = HashSet<Lane>;
+
+impl Ordering {
+    /// The lane of an entry.
+    pub fn lane(self, entry: &Entry) -> Lane {
+        match self {
+            Self::Strict => Lane::Line,
+            Self::Key => Lane::Key(entry.event.key()),
+            Self::None => Lane::Entry(entry.id),
+        }
+    }
+}
+
+/// What a dead letter does to its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dead {
+    /// The key goes on without it.
+    #[default]
+    Skip,
+    /// The key waits until an operator retries or discards it.
+    Hold,
+}
+
+/// Where a route that the database does not know yet begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// With the oldest entry that is kept.
+    #[default]
+    Beginning,
+    /// With what is emitted from now on.
+    Head,
+}
+
+/// Patterns over event types: segments are divided by dots, `*` is one segment, `**` the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter(Vec<String>);
+
+impl Filter {
+    /// Every event.
+    pub fn all() -> Self {
+        Self(vec!["**".to_owned()])
+    }
+
+    /// Events whose type matches one of the patterns.
+    pub fn any_of<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Self {
+        Self(patterns.into_iter().map(Into::into).collect())
+    }
+
+    /// Whether an event type matches.
+    pub fn matches(&self, event_type: &str) -> bool {
+        self.0.iter().any(|pattern| matches(pattern, event_type))
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+fn matches(pattern: &str, event_type: &str) -> bool {
+    let mut segments = event_type.split('.');
+    for wanted in pattern.split('.') {
+        match (wanted, segments.next()) {
+            ("**", Some(_)) => return true,
+            ("*", Some(_)) => {}
+            (wanted, Some(segment)) if wanted == segment => {}
+            _ => return false,
+        }
+    }
+    segments.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_by_segment() {
+        let check = |pattern: &str, event_type: &str, expected: bool| {
+            assert_eq!(Filter::any_of([pattern]).matches(event_type), expected, "{pattern} over {event_type}");
+        };
+        check("**", "anything", true);
+        check("shop.order.placed.v1", "shop.order.placed.v1", true);
+        check("shop.order.*.v1", "shop.order.placed.v1", true);
+        check("shop.order.*", "shop.order.placed.v1", false);
+        check("shop.order.**", "shop.order.placed.v1", true);
+        check("shop.order.**", "shop.order", false);
+        check("shop.order.**", "shop.orders.placed", false);
+        check("*", "PaymentFailed", true);
+        check("shop", "shop.order", false);
+    }
+}

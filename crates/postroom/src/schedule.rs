@@ -1,0 +1,64 @@
+//! Releasing scheduled events: those that are due move into the outbox, in one transaction, by one process at a time.
+
+use std::sync::Arc;
+
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection};
+
+use crate::clock::db_now;
+use crate::emit::append;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::job::{Job, When};
+use crate::outbox::Outbox;
+use crate::table::{self, Table, event_exprs, read_event, uuid_value};
+
+/// Events released in one transaction.
+const BATCH: u64 = 500;
+
+pub(crate) fn job() -> Job {
+    Job::new("schedule", When::ScheduleDue, |outbox: Arc<dyn Outbox>| async move {
+        let mut released = 0;
+        loop {
+            let batch = release(outbox.db()).await?;
+            released += batch;
+            if batch < BATCH {
+                return Ok(released);
+            }
+        }
+    })
+}
+
+/// Moves what is due; answers how many. One that is cancelled at the same moment is released or cancelled, never both:
+/// whoever deletes its row decides.
+async fn release(db: &DatabaseConnection) -> Result<u64> {
+    let tx = table::begin(db).await?;
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    for (expr, column) in event_exprs(backend) {
+        select.expr_as(expr, column);
+    }
+    select
+        .from(table::named(&tx, Table::Scheduled))
+        .and_where(Expr::col("due_at").lte(db_now(backend)))
+        .order_by("due_at", Order::Asc)
+        .order_by("event_id", Order::Asc)
+        .limit(BATCH);
+    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read what is due", source))?;
+    let mut due: Vec<Event> = rows.iter().map(|row| read_event(row, backend)).collect::<Result<_>>()?;
+    let found = due.len() as u64;
+    let mut released = Vec::with_capacity(due.len());
+    for event in due.drain(..) {
+        let mut delete = Query::delete();
+        delete
+            .from_table(table::named(&tx, Table::Scheduled))
+            .and_where(Expr::col("event_id").eq(uuid_value(backend, event.id)));
+        let deleted = tx.execute(&delete).await.map_err(|source| Error::db("take a due event off the schedule", source))?;
+        if deleted.rows_affected() == 1 {
+            released.push(event);
+        }
+    }
+    append(&tx, &released).await?;
+    tx.commit().await?;
+    Ok(found)
+}

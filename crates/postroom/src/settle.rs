@@ -1,0 +1,32 @@
+//! Settling: writing a settlement down, fenced by the lease's epoch, in the transaction that may hold effects too.
+
+use sea_orm::DatabaseTransaction;
+
+use crate::cursor::{self, Shard};
+use crate::dead;
+use crate::error::Result;
+use crate::event::Key;
+use crate::judge::Settlement;
+use crate::outbox::Position;
+use crate::parked;
+use std::collections::HashSet;
+
+/// Writes progress, parked rows and dead letters; answers the keys that nothing is parked for any more.
+///
+/// The cursor goes first: its row lock orders this against take-overs and operators.
+pub(crate) async fn settle(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    epoch: i64,
+    position: Position,
+    settlement: Settlement,
+) -> Result<HashSet<Key>> {
+    cursor::advance(tx, shard, epoch, position, settlement.delivered).await?;
+    parked::insert(tx, shard, "log", &settlement.park).await?;
+    parked::remove(tx, &shard.route, &settlement.unpark).await?;
+    for row in &settlement.change {
+        parked::update(tx, &shard.route, row).await?;
+    }
+    dead::insert(tx, shard, &settlement.dead).await?;
+    parked::promote(tx, shard, settlement.promote).await
+}

@@ -1,0 +1,297 @@
+//! A subscriber: a named handler with one effect per event.
+//!
+//! Events are handled in chunks inside one transaction, together with their inbox rows and the route's progress. When an
+//! event fails, the chunk is rolled back and the part before it is run again, so that a failure costs time, never effects.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
+
+use crate::cause::Cause;
+use crate::destination::Receipt;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::inbox;
+use crate::outbox::Entry;
+use crate::retry::Retry;
+use crate::route::{Dead, Filter, Ordering, Route, Start, To};
+use crate::table;
+
+/// Most events in one transaction.
+const CHUNK: usize = 100;
+/// A chunk that has worked this long is committed: slow handlers commit event by event, fast ones a hundred at once.
+const CHUNK_TIME: Duration = Duration::from_millis(50);
+/// How often a chunk is run again at once when the database chose it as the victim of a deadlock.
+const RERUNS: u32 = 3;
+
+/// Handles one event inside a transaction.
+///
+/// What it writes through `tx` (and what it emits) commits together with the fact that the event was handled, or not at
+/// all. An error is retried by the subscriber's policy; an [`ErrorKind::Invalid`] one is a dead letter at once,
+/// because the same event would fail again. Any `async fn(&DatabaseTransaction, &Event) -> Result<()>` is a handler.
+#[async_trait]
+pub trait Handler: Send + Sync {
+    /// Handles one event.
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()>;
+}
+
+/// Handles several events at once, for example to fold them into one statement.
+#[async_trait]
+pub trait BatchHandler: Send + Sync {
+    /// Handles all of them or fails.
+    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()>;
+}
+
+/// An `async fn` seen as a function of borrowed arguments; the compiler finds the implementation.
+pub trait HandlerFn<'a>: Send + Sync {
+    /// What the function returns.
+    type Running: Future<Output = Result<()>> + Send + 'a;
+    /// Calls it.
+    fn call(&self, tx: &'a DatabaseTransaction, event: &'a Event) -> Self::Running;
+}
+
+impl<'a, F, Running> HandlerFn<'a> for F
+where
+    F: Fn(&'a DatabaseTransaction, &'a Event) -> Running + Send + Sync,
+    Running: Future<Output = Result<()>> + Send + 'a,
+{
+    type Running = Running;
+
+    fn call(&self, tx: &'a DatabaseTransaction, event: &'a Event) -> Running {
+        self(tx, event)
+    }
+}
+
+#[async_trait]
+impl<F> Handler for F
+where
+    F: for<'a> HandlerFn<'a>,
+{
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        self.call(tx, event).await
+    }
+}
+
+/// How a redelivered event is kept from having a second effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idempotency {
+    /// A row `{group}:{event_id}` in `event_handled`, in the handler's transaction.
+    #[default]
+    Inbox,
+    /// The handler's writes are upserts; only repeats within a batch are dropped.
+    Upsert,
+    /// Handling twice is the same as once by nature.
+    Natural,
+}
+
+/// What handles the events.
+pub enum Handling {
+    /// One at a time.
+    Each(Box<dyn Handler>),
+    /// Several at once.
+    Batch(Box<dyn BatchHandler>),
+}
+
+impl fmt::Debug for Handling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Each(_) => "Each",
+            Self::Batch(_) => "Batch",
+        })
+    }
+}
+
+/// A named handler and how it is fed.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// Its name: progress, inbox rows and dead letters are kept under it.
+    pub group: String,
+    /// Which events it wants.
+    pub filter: Filter,
+    /// How repeats are kept from having an effect.
+    pub idempotency: Idempotency,
+    /// What happens to events it fails on.
+    pub retry: Retry,
+    /// What a dead letter does to its key.
+    pub dead: Dead,
+    /// What must not overtake what.
+    pub ordering: Ordering,
+    /// Where it begins when it is new.
+    pub start: Start,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// Into how many parts its keys are cut, to be worked side by side.
+    pub shards: u32,
+    /// What handles its events.
+    pub handling: Handling,
+}
+
+impl Subscriber {
+    /// A subscriber of events whose type matches `pattern`.
+    pub fn new(group: impl Into<String>, pattern: impl Into<String>, handler: impl Handler + 'static) -> Self {
+        Self::with(group, pattern, Handling::Each(Box::new(handler)))
+    }
+
+    /// A subscriber that takes several events at once.
+    pub fn in_batches(group: impl Into<String>, pattern: impl Into<String>, handler: impl BatchHandler + 'static) -> Self {
+        Self::with(group, pattern, Handling::Batch(Box::new(handler)))
+    }
+
+    fn with(group: impl Into<String>, pattern: impl Into<String>, handling: Handling) -> Self {
+        Self {
+            group: group.into(),
+            filter: Filter::any_of([pattern]),
+            idempotency: Idempotency::default(),
+            retry: Retry::default(),
+            dead: Dead::default(),
+            ordering: Ordering::default(),
+            start: Start::default(),
+            timeout: Duration::from_secs(30),
+            shards: 1,
+            handling,
+        }
+    }
+
+    /// The route that feeds it straight from the outbox.
+    pub fn into_route(self) -> Route {
+        Route {
+            name: self.group.clone(),
+            filter: self.filter.clone(),
+            ordering: self.ordering,
+            retry: self.retry.clone(),
+            dead: self.dead,
+            start: self.start,
+            shards: self.shards,
+            to: To::Subscriber(std::sync::Arc::new(self)),
+        }
+    }
+
+    /// Handles the first of these entries (at least one) and answers them, with the transaction that holds the effects still
+    /// open: the caller adds its progress and commits.
+    pub(crate) async fn handle(
+        &self,
+        db: &DatabaseConnection,
+        entries: &[&Entry],
+    ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+        let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
+        let mut reruns = 0;
+        loop {
+            let tx = table::begin(db).await?;
+            let failure = match self.handle_chunk(&tx, chunk).await {
+                Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
+                Err(failure) => failure,
+            };
+            roll_back(tx).await;
+            let transient = matches!(failure.error.kind(), ErrorKind::Unavailable | ErrorKind::Conflict);
+            if transient && reruns < RERUNS {
+                reruns += 1;
+            } else if failure.at == 0 {
+                return Ok((vec![refusal(&failure.error)], table::begin(db).await?));
+            } else {
+                chunk = chunk.get(..failure.at).unwrap_or(chunk);
+            }
+        }
+    }
+
+    /// Handles entries until all are done or the chunk has taken long enough; answers how many.
+    async fn handle_chunk(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
+        let keys: Vec<String> = entries.iter().map(|entry| self.idempotency_key(&entry.event)).collect();
+        let mut known = match self.idempotency {
+            Idempotency::Inbox => inbox::known(tx, &keys).await.map_err(Failure::first)?,
+            Idempotency::Upsert | Idempotency::Natural => Default::default(),
+        };
+        let (handled, fresh) = match &self.handling {
+            Handling::Each(handler) => {
+                let begun = Instant::now();
+                let (mut handled, mut fresh) = (0, Vec::new());
+                for (entry, key) in entries.iter().zip(&keys) {
+                    if handled > 0 && begun.elapsed() > CHUNK_TIME {
+                        break;
+                    }
+                    if known.insert(key.clone()) {
+                        let call = Cause::of(&entry.event).scope(handler.handle(tx, &entry.event));
+                        self.guard(call).await.map_err(|error| Failure { at: handled, error })?;
+                        fresh.push(key.as_str());
+                    }
+                    handled += 1;
+                }
+                (handled, fresh)
+            }
+            Handling::Batch(handler) => {
+                let todo: Vec<(&Event, &str)> = entries
+                    .iter()
+                    .zip(&keys)
+                    .filter(|(_, key)| known.insert((*key).clone()))
+                    .map(|(entry, key)| (&entry.event, key.as_str()))
+                    .collect();
+                let events: Vec<&Event> = todo.iter().map(|(event, _)| *event).collect();
+                if let Some(first) = events.first() {
+                    let call = Cause::of(first).scope(handler.handle(tx, &events));
+                    // Nobody knows which of them failed: halve until one stands alone.
+                    self.guard(call).await.map_err(|error| Failure { at: entries.len() / 2, error })?;
+                }
+                (entries.len(), todo.iter().map(|(_, key)| *key).collect())
+            }
+        };
+        if self.idempotency == Idempotency::Inbox {
+            inbox::record(tx, &fresh).await.map_err(Failure::first)?;
+        }
+        Ok(handled)
+    }
+
+    fn idempotency_key(&self, event: &Event) -> String {
+        format!("{}:{}", self.group, event.id)
+    }
+
+    /// A handler that panics or hangs has failed, nothing more.
+    async fn guard(&self, call: impl Future<Output = Result<()>>) -> Result<()> {
+        match tokio::time::timeout(self.timeout, AssertUnwindSafe(call).catch_unwind()).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(Error::new(ErrorKind::Failed, format!("the handler panicked: {}", panic_text(&*panic)))),
+            Err(_elapsed) => Err(Error::new(
+                ErrorKind::Failed,
+                format!("the handler took longer than its {:?}", self.timeout),
+            )),
+        }
+    }
+}
+
+/// Rolls back, but does not wait for a statement that hangs: dropping the transaction ends it too.
+async fn roll_back(tx: DatabaseTransaction) {
+    match tokio::time::timeout(Duration::from_secs(5), tx.rollback()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "rolling back a handler's transaction failed"),
+        Err(_elapsed) => tracing::debug!("rolling back a handler's transaction takes long; its connection is given up"),
+    }
+}
+
+/// Which entry of a chunk failed, and why.
+struct Failure {
+    at: usize,
+    error: Error,
+}
+
+impl Failure {
+    fn first(error: Error) -> Self {
+        Self { at: 0, error }
+    }
+}
+
+fn refusal(error: &Error) -> Receipt {
+    match error.kind() {
+        ErrorKind::Invalid => Receipt::Rejected(error.report()),
+        _ => Receipt::Refused(error.report()),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

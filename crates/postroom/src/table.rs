@@ -1,0 +1,184 @@
+//! The platform's tables as every database names them, and how an event goes into a row and comes back.
+//!
+//! PostgreSQL keeps them in the schema `postroom`, the others under the prefix `postroom_`.
+
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, TableRef};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
+};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::clock::{read_stamp, stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::outbox::Entry;
+
+/// A table of the platform.
+#[derive(Clone, Copy, Debug)]
+pub enum Table {
+    /// The append-only log that relays read.
+    Outbox,
+    /// Where MySQL writers insert, until the sequencer moves the rows into the log.
+    Incoming,
+    /// Progress and lease of each route shard.
+    Cursor,
+    /// Entries that wait for a retry, or behind one on their key.
+    Parked,
+    /// Dead letters.
+    Failed,
+    /// The inbox.
+    Handled,
+    /// Events whose time has not come.
+    Scheduled,
+    /// Replays under way.
+    Replay,
+    /// When each job runs next, and how it went.
+    Job,
+    /// A counter that operators move to make relays look.
+    Signal,
+    /// Archived entries.
+    Audit,
+    /// What operators did.
+    AdminAudit,
+    /// Which migrations are applied.
+    Migration,
+}
+
+impl Table {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Outbox => "outbox",
+            Self::Incoming => "incoming",
+            Self::Cursor => "outbox_cursor",
+            Self::Parked => "outbox_parked",
+            Self::Failed => "outbox_failed",
+            Self::Handled => "event_handled",
+            Self::Scheduled => "outbox_scheduled",
+            Self::Replay => "outbox_replay",
+            Self::Job => "outbox_job",
+            Self::Signal => "outbox_signal",
+            Self::Audit => "audit_events",
+            Self::AdminAudit => "admin_audit",
+            Self::Migration => "migration",
+        }
+    }
+}
+
+/// The table's name on this database.
+pub fn named(db: &impl ConnectionTrait, table: Table) -> TableRef {
+    match db.get_database_backend() {
+        DbBackend::Postgres => (Alias::new("postroom"), Alias::new(table.name())).into_table_ref(),
+        _ => Alias::new(format!("postroom_{}", table.name())).into_table_ref(),
+    }
+}
+
+/// Begins a transaction as the platform wants it: on SQLite the write lock is taken at once, because a reader that
+/// turns writer is refused; on MySQL each statement reads afresh and locks no gaps.
+pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    let options = match db.get_database_backend() {
+        DbBackend::MySql => TransactionOptions {
+            isolation_level: Some(IsolationLevel::ReadCommitted),
+            ..TransactionOptions::default()
+        },
+        DbBackend::Postgres => TransactionOptions::default(),
+        _ => TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        },
+    };
+    db.begin_with_options(options)
+        .await
+        .map_err(|source| Error::db("begin a transaction", source))
+}
+
+/// The columns of an event, the same in every table that holds one.
+pub(crate) const EVENT_COLUMNS: [&str; 8] = [
+    "event_id",
+    "event_type",
+    "source",
+    "aggregate_type",
+    "aggregate_id",
+    "payload",
+    "headers",
+    "occurred_at",
+];
+
+/// An event as values for [`EVENT_COLUMNS`].
+pub(crate) fn event_values(backend: DbBackend, event: &Event) -> Result<[Expr; 8]> {
+    let headers = serde_json::to_string(&event.headers)?;
+    Ok([
+        uuid_value(backend, event.id),
+        Expr::val(event.event_type.as_str()),
+        Expr::val(event.source.as_str()),
+        Expr::val(event.aggregate_type.as_str()),
+        Expr::val(event.aggregate_id.as_str()),
+        json_value(backend, event.payload.get()),
+        json_value(backend, &headers),
+        Expr::val(stamp(backend, event.occurred_at)),
+    ])
+}
+
+/// Selects [`EVENT_COLUMNS`], JSON as text: it is passed on, never rewritten.
+pub(crate) fn event_exprs(backend: DbBackend) -> Vec<(Expr, &'static str)> {
+    EVENT_COLUMNS
+        .into_iter()
+        .map(|column| match column {
+            "payload" | "headers" if backend == DbBackend::Postgres => (Expr::col(column).cast_as("text"), column),
+            _ => (Expr::col(column), column),
+        })
+        .collect()
+}
+
+/// Reads back [`EVENT_COLUMNS`].
+pub(crate) fn read_event(row: &QueryResult, backend: DbBackend) -> Result<Event> {
+    Ok(Event {
+        id: read_uuid(row, backend, "event_id")?,
+        event_type: row.try_get("", "event_type")?,
+        source: row.try_get("", "source")?,
+        aggregate_type: row.try_get("", "aggregate_type")?,
+        aggregate_id: row.try_get("", "aggregate_id")?,
+        payload: RawValue::from_string(row.try_get("", "payload")?)?,
+        headers: serde_json::from_str(&row.try_get::<String>("", "headers")?)?,
+        occurred_at: read_time(row, backend, "occurred_at")?,
+    })
+}
+
+/// Reads an entry whose number stands in the column `id`.
+pub(crate) fn read_entry(row: &QueryResult, backend: DbBackend, id: &str) -> Result<Entry> {
+    Ok(Entry {
+        id: row.try_get("", id)?,
+        event: read_event(row, backend)?,
+        created_at: read_time(row, backend, "created_at")?,
+    })
+}
+
+/// Reads an instant that cannot be null.
+pub(crate) fn read_time(row: &QueryResult, backend: DbBackend, column: &str) -> Result<OffsetDateTime> {
+    read_stamp(row, backend, column)?
+        .ok_or_else(|| Error::new(ErrorKind::Failed, format!("the column {column} is null")))
+}
+
+pub(crate) fn uuid_value(backend: DbBackend, id: Uuid) -> Expr {
+    match backend {
+        DbBackend::Postgres => Expr::val(id),
+        _ => Expr::val(id.to_string()),
+    }
+}
+
+fn read_uuid(row: &QueryResult, backend: DbBackend, column: &str) -> Result<Uuid> {
+    if backend == DbBackend::Postgres {
+        return Ok(row.try_get("", column)?);
+    }
+    let text: String = row.try_get("", column)?;
+    Uuid::parse_str(&text).map_err(|source| Error::caused(ErrorKind::Failed, format!("read the id {text:?}"), source))
+}
+
+pub(crate) fn json_value(backend: DbBackend, text: &str) -> Expr {
+    match backend {
+        DbBackend::Postgres => Expr::val(text).cast_as("jsonb"),
+        _ => Expr::val(text),
+    }
+}

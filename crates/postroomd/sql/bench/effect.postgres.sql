@@ -1,0 +1,2 @@
+insert into bench_effect (event_id, account_id, amount)
+values ($1, $2, $3)

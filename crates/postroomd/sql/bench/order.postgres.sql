@@ -1,0 +1,2 @@
+insert into bench_order (account_id, amount, note)
+values ($1, $2, $3)

@@ -1,0 +1,3 @@
+update bench_account
+set balance = balance - ?
+where id = ?

@@ -1,0 +1,3 @@
+update bench_account
+set balance = balance - $1
+where id = $2

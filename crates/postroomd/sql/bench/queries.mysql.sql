@@ -1,0 +1,1 @@
+show global status like 'Questions'

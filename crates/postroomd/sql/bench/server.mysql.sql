@@ -1,0 +1,2 @@
+-- The file in which the server has written its process id.
+select @@pid_file

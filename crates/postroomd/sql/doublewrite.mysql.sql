@@ -1,0 +1,1 @@
+select cast(@@innodb_doublewrite as char)

@@ -1,0 +1,1 @@
+select journal_mode from pragma_journal_mode

@@ -1,0 +1,170 @@
+//! The routes at a glance: what `status` prints and what the live view shows.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use postroom::LineVitals;
+use postroom::inspect::RouteStatus;
+
+use crate::age::age;
+use crate::listing::{Cell, Listing};
+use crate::output::Tone;
+
+/// Over how long a rate is measured.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A route, or a shard of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) delivered: i64,
+    pub(crate) rate: Option<f64>,
+    pub(crate) backlog: u64,
+    pub(crate) oldest_s: Option<f64>,
+    pub(crate) parked: u64,
+    pub(crate) dead: u64,
+    pub(crate) state: State,
+}
+
+/// Whether a route is being worked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum State {
+    Working,
+    Paused,
+    Held(u64),
+    Nobody,
+    Down(String),
+}
+
+impl State {
+    fn cell(&self) -> Cell {
+        match self {
+            Self::Working => Cell::new(Tone::Good, "working"),
+            Self::Paused => Cell::new(Tone::Warn, "paused"),
+            Self::Held(1) => Cell::new(Tone::Warn, "1 key held by a dead letter"),
+            Self::Held(keys) => Cell::new(Tone::Warn, format!("{keys} keys held by dead letters")),
+            Self::Nobody => Cell::new(Tone::Bad, "nobody works it"),
+            Self::Down(reason) => Cell::new(Tone::Bad, format!("destination down: {reason}")),
+        }
+    }
+}
+
+/// One row per route shard, as the store knows them.
+pub(crate) fn rows(routes: &[RouteStatus]) -> Vec<Row> {
+    let is_sharded = |route: &str| routes.iter().filter(|other| other.route == route).count() > 1;
+    routes
+        .iter()
+        .map(|route| Row {
+            name: match is_sharded(&route.route) {
+                true => format!("{}/{}", route.route, route.shard),
+                false => route.route.clone(),
+            },
+            delivered: route.delivered,
+            rate: None,
+            backlog: route.backlog,
+            oldest_s: route.oldest_s,
+            parked: route.retrying + route.waiting,
+            dead: route.dead,
+            state: state(route),
+        })
+        .collect()
+}
+
+fn state(route: &RouteStatus) -> State {
+    match route {
+        RouteStatus { is_paused: true, .. } => State::Paused,
+        RouteStatus { is_leased: false, .. } => State::Nobody,
+        RouteStatus { held: 1.., .. } => State::Held(route.held),
+        RouteStatus { .. } => State::Working,
+    }
+}
+
+/// Adds what only this process knows: which destinations are down.
+pub(crate) fn add_vitals(rows: &mut [Row], lines: &[LineVitals]) {
+    for row in rows {
+        let down = lines.iter().find(|line| line.name == row.name).and_then(|line| line.down.clone());
+        if let Some(reason) = down {
+            row.state = State::Down(reason);
+        }
+    }
+}
+
+/// The rows as a table; the rate is a column if it is known.
+pub(crate) fn listing(rows: &[Row]) -> Listing {
+    let has_rate = rows.iter().any(|row| row.rate.is_some());
+    let mut listing = match has_rate {
+        true => Listing::new(&["route", "#delivered", "#rate/s", "#backlog", "#oldest", "#parked", "#dead", "state"]),
+        false => Listing::new(&["route", "#delivered", "#backlog", "#oldest", "#parked", "#dead", "state"]),
+    };
+    for row in rows {
+        let alert = |count: u64, tone| Cell::new(if count > 0 { tone } else { Tone::Plain }, count);
+        let rate = has_rate.then(|| Cell::from(row.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))));
+        let first = [row.name.as_str().into(), row.delivered.into()];
+        let rest = [
+            row.backlog.into(),
+            row.oldest_s.map_or_else(|| "-".into(), |seconds| age(seconds).into()),
+            alert(row.parked, Tone::Warn),
+            alert(row.dead, Tone::Bad),
+            row.state.cell(),
+        ];
+        listing.row(first.into_iter().chain(rate).chain(rest));
+    }
+    listing
+}
+
+/// Measures how fast each route delivers.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    samples: HashMap<String, VecDeque<(Instant, i64)>>,
+}
+
+impl Meter {
+    /// Takes a sample of each row and fills in its rate.
+    pub(crate) fn measure(&mut self, rows: &mut [Row], now: Instant) {
+        for row in rows {
+            let samples = self.samples.entry(row.name.clone()).or_default();
+            samples.push_back((now, row.delivered));
+            while samples.len() > 2 && samples.front().is_some_and(|(at, _)| now.duration_since(*at) > WINDOW) {
+                samples.pop_front();
+            }
+            row.rate = samples.front().map(|(at, delivered)| {
+                let seconds = now.duration_since(*at).as_secs_f64();
+                let moved = u32::try_from(row.delivered - delivered).unwrap_or_default();
+                if seconds > 0.0 { f64::from(moved) / seconds } else { 0.0 }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, delivered: i64) -> Row {
+        Row {
+            name: name.to_owned(),
+            delivered,
+            rate: None,
+            backlog: 0,
+            oldest_s: None,
+            parked: 0,
+            dead: 0,
+            state: State::Working,
+        }
+    }
+
+    #[test]
+    fn a_rate_is_measured_over_the_window() {
+        let mut meter = Meter::default();
+        let begin = Instant::now();
+        let mut at = |second: u64, delivered: i64| {
+            let mut rows = [row("orders", delivered)];
+            meter.measure(&mut rows, begin + Duration::from_secs(second));
+            rows[0].rate.unwrap()
+        };
+        assert_eq!(at(0, 100), 0.0);
+        assert_eq!(at(1, 150), 50.0);
+        assert_eq!(at(10, 200), 10.0);
+        assert_eq!(at(11, 200), 5.0, "the first sample is too old");
+    }
+}

@@ -1,0 +1,115 @@
+//! The command line: one file per subcommand.
+
+mod config;
+mod dead;
+mod doctor;
+mod emit;
+mod migrate;
+mod pause;
+mod replay;
+mod serve;
+mod status;
+mod tail;
+mod up;
+mod verify;
+mod why;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Config;
+use crate::log;
+use crate::store::StoreUrl;
+
+/// What your transaction commits is delivered: nothing lost, in order per aggregate, with one effect — and you can see it.
+#[derive(Debug, Parser)]
+#[command(name = "postroom", version, after_help = "Without a command: up. `postroom config print` documents the configuration.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    shared: Shared,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Shared {
+    /// The store: sqlite://path, postgres://user@host/database or mysql://user@host/database
+    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
+    store: Option<StoreUrl>,
+    /// The configuration to read instead of ./postroom.toml
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Up),
+    Serve(serve::Serve),
+    Migrate(migrate::Migrate),
+    Emit(emit::Emit),
+    Tail(tail::Tail),
+    Status(status::Status),
+    Why(why::Why),
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    Replay(replay::Replay),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    #[command(subcommand)]
+    Config(config::Config),
+    Doctor(doctor::Doctor),
+    Verify(verify::Verify),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub(crate) async fn run(self) -> Result<()> {
+        let command = self.command.unwrap_or(Command::Up(up::Up::default()));
+        match &command {
+            // These set up their logs by the configuration.
+            Command::Up(_) | Command::Serve(_) => {}
+            _ => log::warnings_to_stderr(),
+        }
+        if let Command::Config(command) = command {
+            return command.run(&self.shared);
+        }
+        let config = self.shared.load()?;
+        match command {
+            Command::Up(command) => command.run(config).await,
+            Command::Serve(command) => command.run(config).await,
+            Command::Migrate(command) => command.run(&config).await,
+            Command::Emit(command) => command.run(&config).await,
+            Command::Tail(command) => command.run(&config).await,
+            Command::Status(command) => command.run(&config).await,
+            Command::Why(command) => command.run(&config).await,
+            Command::Dead(command) => command.run(&config).await,
+            Command::Replay(command) => command.run(&config).await,
+            Command::Pause(command) => command.run(&config).await,
+            Command::Resume(command) => command.run(&config).await,
+            Command::Doctor(command) => command.run(&config).await,
+            Command::Verify(command) => command.run(&config).await,
+            Command::Config(_) => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// The configuration with the flags over it.
+    fn load(&self) -> Result<Config> {
+        let environment = std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
+        let mut config = Config::load(self.config.as_deref(), environment)?;
+        if let Some(store) = &self.store {
+            config.store.url = store.clone();
+        }
+        Ok(config)
+    }
+}
+
+/// Who acts, for the operators' log.
+fn actor() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_unset| "unknown".to_owned());
+    format!("cli:{user}")
+}

@@ -1,0 +1,224 @@
+//! `postroom dead`: look at dead letters, retry and discard them.
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use postroom::dead::{self, DeadLetter, Selection};
+
+use super::actor;
+use crate::age::with_date;
+use crate::config::Config;
+use crate::listing::Listing;
+use crate::output::{self, Paint, Tone, clean, print, print_json};
+
+/// Look at dead letters and decide on them
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List those that wait for a decision, newest first
+    List(List),
+    /// Show one in full, with its payload and headers
+    Show(Show),
+    /// Put them back in front of their keys
+    Retry(Retry),
+    /// Let their keys go on without them; they are kept, with the reason
+    Discard(Discard),
+}
+
+/// Which dead letters.
+#[derive(Debug, Args)]
+struct Which {
+    /// Of this route
+    #[arg(long)]
+    route: Option<String>,
+    /// Of this event type
+    #[arg(long, value_name = "TYPE")]
+    r#type: Option<String>,
+    /// Of this aggregate
+    #[arg(long, value_name = "ID")]
+    aggregate_id: Option<String>,
+    /// Whose last error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error_contains: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    which: Which,
+    /// Also those that were retried or discarded
+    #[arg(long)]
+    all: bool,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    limit: u64,
+    /// Only older ones than this
+    #[arg(long, value_name = "DEAD_ID")]
+    before: Option<i64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Its number, as `dead list` shows it
+    dead_id: i64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Dead letters to decide on: numbers, filters, or all.
+#[derive(Debug, Args)]
+struct Chosen {
+    /// Their numbers, as `dead list` shows them
+    dead_ids: Vec<i64>,
+    #[command(flatten)]
+    which: Which,
+    /// Every one that waits for a decision
+    #[arg(long, conflicts_with_all = ["dead_ids", "route", "type", "aggregate_id", "error_contains"])]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Why; kept with the dead letter
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+impl Dead {
+    pub(crate) async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        let db = store.db();
+        match self {
+            Self::List(list) => {
+                let letters = dead::list(db, &list.selection(), list.before, list.limit).await?;
+                if list.json { print_json(&letters) } else { list.show(&letters) }
+            }
+            Self::Show(show) => {
+                let which = Selection { dead_ids: vec![show.dead_id], ..Selection::default() };
+                let Some(letter) = dead::list(db, &which, None, 1).await?.pop() else {
+                    bail!("there is no dead letter {}; `postroom dead list` shows those that wait", show.dead_id);
+                };
+                if show.json { print_json(&letter) } else { show_letter(&letter) }
+            }
+            Self::Retry(Retry { chosen }) => {
+                let retried = dead::retry(db, &chosen.selection()?, &actor()).await?;
+                chosen.report("retried", retried)
+            }
+            Self::Discard(Discard { chosen, reason }) => {
+                let discarded = dead::discard(db, &chosen.selection()?, &actor(), &reason).await?;
+                chosen.report("discarded", discarded)
+            }
+        }
+    }
+}
+
+impl Which {
+    fn selection(&self) -> Selection {
+        Selection {
+            dead_ids: Vec::new(),
+            route: self.route.clone(),
+            event_type: self.r#type.clone(),
+            aggregate_id: self.aggregate_id.clone(),
+            error: self.error_contains.clone(),
+            state: Some("dead"),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { route, r#type, aggregate_id, error_contains } = self;
+        [route, r#type, aggregate_id, error_contains].into_iter().all(Option::is_none)
+    }
+}
+
+impl Chosen {
+    fn selection(&self) -> Result<Selection> {
+        if self.dead_ids.is_empty() && self.which.is_empty() && !self.all {
+            bail!("say which: numbers as `postroom dead list` shows them, a filter such as --route, or --all");
+        }
+        Ok(Selection { dead_ids: self.dead_ids.clone(), ..self.which.selection() })
+    }
+
+    fn report(&self, done: &str, letters: u64) -> Result<()> {
+        match (self.json, letters) {
+            (true, _) => print_json(&serde_json::json!({ done: letters })),
+            (false, 0) => print("no dead letter matches"),
+            (false, 1) => print(format!("1 dead letter {done}")),
+            (false, _) => print(format!("{letters} dead letters {done}")),
+        }
+    }
+}
+
+impl List {
+    fn selection(&self) -> Selection {
+        let which = self.which.selection();
+        Selection { state: which.state.filter(|_| !self.all), ..which }
+    }
+
+    fn show(&self, letters: &[DeadLetter]) -> Result<()> {
+        if letters.is_empty() {
+            return print("no dead letters");
+        }
+        let mut listing = Listing::new(&["#id", "state", "died", "route", "type", "key", "#attempts", "last error"]);
+        for letter in letters {
+            let event = &letter.entry.event;
+            listing.row([
+                letter.dead_id.into(),
+                letter.state.as_str().into(),
+                with_date(letter.dead_at).into(),
+                letter.route.as_str().into(),
+                event.event_type.as_str().into(),
+                event.key().into(),
+                letter.attempts.into(),
+                letter.error.as_str().into(),
+            ]);
+        }
+        print(listing.text(output::size().map(|(columns, _)| columns), Paint::detect()))?;
+        let is_full = u64::try_from(letters.len()).is_ok_and(|count| count == self.limit);
+        match letters.last().filter(|_| is_full) {
+            Some(oldest) => print(format!("there may be more: --before {}", oldest.dead_id)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn show_letter(letter: &DeadLetter) -> Result<()> {
+    let paint = Paint::detect();
+    let event = &letter.entry.event;
+    let title = format!("dead letter {} of {}: {}", letter.dead_id, clean(&letter.route), letter.state);
+    print(paint.paint(Tone::Strong, &title))?;
+    print(format!("event     {}  {}", clean(&event.event_type), event.id))?;
+    print(format!("key       {}", clean(&event.key().to_string())))?;
+    print(format!("recorded  {}", with_date(letter.entry.created_at)))?;
+    if let Some(failed_at) = letter.failed_at {
+        print(format!("failed    {} for the first time", with_date(failed_at)))?;
+    }
+    print(format!("given up  {} after {} attempts", with_date(letter.dead_at), letter.attempts))?;
+    print(format!("error     {}", paint.paint(Tone::Bad, &clean(&letter.error))))?;
+    if let Some(who) = &letter.decided_by {
+        print(format!("decided   {} by {}", letter.state, clean(who)))?;
+    }
+    if let Some(reason) = &letter.reason {
+        print(format!("reason    {}", clean(reason)))?;
+    }
+    for (name, value) in &event.headers {
+        print(format!("header    {}={}", clean(name), clean(value)))?;
+    }
+    print(format!("payload   {}", clean(event.payload.get())))?;
+    if letter.state == "dead" {
+        print(format!("\nnext: postroom dead retry {0}, or postroom dead discard {0} --reason TEXT", letter.dead_id))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! `postroom doctor`: is everything set up so that nothing can get lost?
+
+mod setting;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use postroom::{Inspect, clock, inspect, migration};
+use sea_orm::{ConnectionTrait, Statement};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::config::Config;
+use crate::listing::{Cell, Listing};
+use crate::module;
+use crate::output::{Paint, Tone, print, print_json};
+use crate::store::{Kind, PLATFORM};
+
+/// Clocks may differ by this much before somebody should look.
+const SKEW_S_MAX: f64 = 1.0;
+/// A transaction that is open longer than this delays its own events, and retention.
+const OPEN_S_MAX: f64 = 60.0;
+
+/// Check the store, its tables and settings, the clocks and who works the routes
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    state: State,
+    what: String,
+    says: String,
+    /// What to do, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Finding {
+    fn ok(what: impl Into<String>, says: impl Into<String>) -> Self {
+        Self { state: State::Ok, what: what.into(), says: says.into(), next: None }
+    }
+
+    fn warn(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { state: State::Warn, what: what.into(), says: says.into(), next: Some(next.into()) }
+    }
+
+    fn fail(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { state: State::Fail, what: what.into(), says: says.into(), next: Some(next.into()) }
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, config: &Config) -> Result<()> {
+        let findings = examine(config).await;
+        match self.json {
+            true => print_json(&findings)?,
+            false => show(&findings)?,
+        }
+        match findings.iter().filter(|finding| finding.state == State::Fail).count() {
+            0 => Ok(()),
+            failed => bail!("{failed} of {} checks failed", findings.len()),
+        }
+    }
+}
+
+async fn examine(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![Finding::ok("program", format!("postroom {}", env!("CARGO_PKG_VERSION")))];
+    let url = &config.store.url;
+    if url.file().is_some_and(|file| !file.exists()) {
+        findings.push(Finding::fail("store", format!("{url} does not exist"), "start `postroom up`, or name another with --store"));
+        return findings;
+    }
+    let begun = Instant::now();
+    let store = match url.open().await {
+        Ok(store) => store,
+        Err(error) => {
+            let next = "check the address, the server, the user and its password";
+            findings.push(Finding::fail("store", format!("{error:#}"), next));
+            return findings;
+        }
+    };
+    findings.push(Finding::ok("store", format!("{url} answers, connected in {} ms", begun.elapsed().as_millis())));
+    findings.push(version(url.kind(), store.as_ref()).await);
+    let tables = tables(config, store.as_ref()).await;
+    let has_tables = tables.iter().all(|finding| finding.state == State::Ok);
+    findings.extend(tables);
+    findings.push(skew(url.kind(), store.as_ref()).await);
+    findings.extend(setting::examine(url.kind(), store.as_ref()).await);
+    if has_tables {
+        findings.push(transactions(store.as_ref()).await);
+        findings.push(routes(store.as_ref()).await);
+    }
+    findings
+}
+
+async fn version(kind: Kind, store: &dyn Inspect) -> Finding {
+    let sql = match kind {
+        Kind::Sqlite => include_str!("../../sql/version.sqlite.sql"),
+        Kind::Postgres => include_str!("../../sql/version.postgres.sql"),
+        Kind::Mysql => include_str!("../../sql/version.mysql.sql"),
+    };
+    match ask(store, sql).await {
+        Ok(version) if version.contains("MariaDB") => Finding::ok("version", version),
+        Ok(version) => Finding::ok("version", format!("{kind} {version}")),
+        Err(says) => Finding::fail("version", says, "check that the user may query the database"),
+    }
+}
+
+async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
+    let modules = module::enabled(config).into_iter().map(|module| (module.name, module.tables));
+    let owners = std::iter::once((PLATFORM, store.migrations().to_vec())).chain(modules);
+    let mut findings = Vec::new();
+    for (owner, migrations) in owners {
+        let what = format!("tables of {owner}");
+        findings.push(match migration::pending(store.db(), owner, &migrations).await {
+            Ok(pending) if pending.is_empty() => Finding::ok(what, format!("{0} of {0} migrations are applied", migrations.len())),
+            Ok(pending) => {
+                let says = format!("{} of {} migrations are missing", pending.len(), migrations.len());
+                Finding::fail(what, says, "run `postroom migrate`")
+            }
+            Err(error) => Finding::fail(what, error.report(), "run `postroom migrate` with a user that may create tables"),
+        });
+    }
+    findings
+}
+
+/// The database's clock against ours, halfway through the question.
+async fn skew(kind: Kind, store: &dyn Inspect) -> Finding {
+    let sql = match kind {
+        Kind::Sqlite => include_str!("../../sql/clock.sqlite.sql"),
+        Kind::Postgres => include_str!("../../sql/clock.postgres.sql"),
+        Kind::Mysql => include_str!("../../sql/clock.mysql.sql"),
+    };
+    let before = clock::now();
+    let answer = ask(store, sql).await;
+    let took = clock::now() - before;
+    let theirs = answer.and_then(|text| text.parse::<f64>().map_err(|error| error.to_string()));
+    match theirs {
+        Err(says) => Finding::fail("clock", says, "check that the user may query the database"),
+        Ok(theirs) => {
+            let ours: time::Duration = before - OffsetDateTime::UNIX_EPOCH + took.unsigned_abs() / 2;
+            let skew = theirs - ours.as_seconds_f64();
+            let says = format!("the database's clock differs by {:.0} ms from ours", skew.abs() * 1000.0);
+            match skew.abs() > SKEW_S_MAX {
+                true => Finding::warn("clock", says, "synchronise both with NTP; leases are safe, ages and occurred_at are off"),
+                false => Finding::ok("clock", says),
+            }
+        }
+    }
+}
+
+async fn transactions(store: &dyn Inspect) -> Finding {
+    let open = match store.open_transactions().await {
+        Ok(open) => open,
+        Err(error) => return Finding::warn("transactions", error.report(), "let the user see other sessions"),
+    };
+    let old: Vec<String> = open
+        .iter()
+        .filter(|transaction| transaction.age_s > OPEN_S_MAX)
+        .map(|transaction| format!("{} since {:.0} s", transaction.session, transaction.age_s))
+        .collect();
+    match old.is_empty() {
+        true => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
+        false => Finding::warn("transactions", format!("open for long: {}", old.join(", ")), "commit or end these sessions"),
+    }
+}
+
+async fn routes(store: &dyn Inspect) -> Finding {
+    let status = match inspect::status(store).await {
+        Ok(status) => status,
+        Err(error) => return Finding::fail("routes", error.report(), "see the error"),
+    };
+    let idle: Vec<&str> =
+        status.routes.iter().filter(|route| !route.is_leased).map(|route| route.route.as_str()).collect();
+    match (status.routes.len(), idle.is_empty()) {
+        (0, _) => Finding::warn("routes", "there are none yet", "start a relay: `postroom up` or `postroom serve --roles relay`"),
+        (count, true) => Finding::ok("routes", format!("all {count} are worked")),
+        (_, false) => Finding::warn(
+            "routes",
+            format!("nobody works {}", idle.join(", ")),
+            "start a relay that has them: `postroom up` or `postroom serve --roles relay`",
+        ),
+    }
+}
+
+/// The one text that a statement answers.
+async fn ask(store: &dyn Inspect, sql: &'static str) -> Result<String, String> {
+    let backend = store.db().get_database_backend();
+    let row = store.db().query_one_raw(Statement::from_string(backend, sql)).await;
+    match row {
+        Ok(Some(row)) => row.try_get_by_index(0).map_err(|error| error.to_string()),
+        Ok(None) => Err("the database gave no answer".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn show(findings: &[Finding]) -> Result<()> {
+    let mut listing = Listing::new(&["", "what", "says"]);
+    for finding in findings {
+        let state = match finding.state {
+            State::Ok => Cell::new(Tone::Good, "ok"),
+            State::Warn => Cell::new(Tone::Warn, "warn"),
+            State::Fail => Cell::new(Tone::Bad, "fail"),
+        };
+        listing.row([state, finding.what.as_str().into(), finding.says.as_str().into()]);
+        if let Some(next) = &finding.next {
+            listing.row(["".into(), "".into(), format!("→ {next}").into()]);
+        }
+    }
+    let lines = listing.lines(None, Paint::detect());
+    print(lines.into_iter().skip(1).collect::<Vec<_>>().join("\n"))
+}

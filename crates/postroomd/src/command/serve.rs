@@ -1,0 +1,50 @@
+//! `postroom serve`: chosen roles of the daemon, for production.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+
+use crate::config::Config;
+use crate::daemon::{self, Daemon};
+use crate::signal::Signals;
+use crate::{log, module};
+
+/// Run chosen roles of the daemon, with logs and without example traffic
+///
+/// Run as many as you like on one store: each route is worked by one of them at a time. Tables are not touched; `postroom
+/// migrate` brings them up to date.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// What this process does
+    #[arg(long, value_delimiter = ',', required = true)]
+    roles: Vec<Role>,
+    /// Serve HTTP here [default: 127.0.0.1:8080]; port 0 picks a free port
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+/// A part of the daemon. Consumers, gateway and console are not built yet.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Role {
+    /// Deliver: configured routes, subscribers of modules, jobs
+    Relay,
+}
+
+impl Serve {
+    pub(crate) async fn run(self, mut config: Config) -> Result<()> {
+        let mut signals = Signals::listen()?;
+        log::to_stderr(&config.log);
+        config.server.listen = self.listen.unwrap_or(config.server.listen);
+        let listener = daemon::bind(config.server.listen).await?;
+        let address = listener.local_addr().context("read the bound address")?;
+        let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
+            return Ok(());
+        };
+        let daemon = Daemon::start(&config, &store, module::enabled(&config), listener);
+        tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
+        let outcome = daemon.run(signals).await;
+        store.db().close_by_ref().await.context("close the store")?;
+        outcome
+    }
+}

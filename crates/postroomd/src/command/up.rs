@@ -1,0 +1,130 @@
+//! `postroom up`: everything in one process, for a laptop and a first look.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use postroom::{Inspect, migration};
+use postroom_host::Module;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::daemon::{self, Daemon};
+use crate::output;
+use crate::signal::Signals;
+use crate::store::{PLATFORM, StoreUrl};
+use crate::view::View;
+use crate::{log, module};
+
+/// How often progress is logged when nobody watches.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Run everything in one process: store, relay, modules, HTTP
+///
+/// The first start makes an SQLite file in ./postroom-data and runs the example module `hello` on it, whose customers
+/// order something every second. With a store of your own the example stays off, unless you ask for it with --demo.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Up {
+    /// Run the example module and its traffic on any store
+    #[arg(long)]
+    demo: bool,
+    /// Keep the SQLite file in this folder instead of ./postroom-data
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    data: Option<PathBuf>,
+    /// Serve HTTP here [default: 127.0.0.1:8080]; port 0 picks a free port
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+impl Up {
+    pub(crate) async fn run(self, mut config: Config) -> Result<()> {
+        let mut signals = Signals::listen()?;
+        let notes = output::is_terminal().then(log::to_notes);
+        if notes.is_none() {
+            log::to_stderr(&config.log);
+        }
+        self.apply(&mut config);
+        let listener = daemon::bind(config.server.listen).await?;
+        let url = format!("http://{}", listener.local_addr().context("read the bound address")?);
+        let modules = modules(&config);
+        let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
+            return Ok(());
+        };
+        let mut daemon = Daemon::start(&config, &store, modules, listener);
+        match notes {
+            Some(notes) => {
+                let view = View::new(Arc::clone(&store), daemon.vitals(), &config.store.url, url, notes);
+                daemon.add(|stop| view.run(stop));
+            }
+            None => {
+                output::print(format!("store {}\nlistening on {url}", config.store.url))?;
+                daemon.add(|stop| log_progress(Arc::clone(&store), stop));
+            }
+        }
+        let outcome = daemon.run(signals).await;
+        store.db().close_by_ref().await.context("close the store")?;
+        outcome
+    }
+
+    /// Puts the flags over the configuration.
+    fn apply(&self, config: &mut Config) {
+        if let Some(folder) = &self.data {
+            config.store.url = StoreUrl::in_folder(folder);
+            config.modules.hello.enabled.get_or_insert(true);
+        }
+        if self.demo {
+            config.modules.hello.enabled = Some(true);
+        }
+        config.server.listen = self.listen.unwrap_or(config.server.listen);
+    }
+}
+
+/// The modules, with traffic in those that bring some.
+fn modules(config: &Config) -> Vec<Module> {
+    let add_traffic = |module: Module| match module.name {
+        "hello" => module.job(hello::traffic()),
+        _ => module,
+    };
+    module::enabled(config).into_iter().map(add_traffic).collect()
+}
+
+/// The store, with every table there is need of.
+async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
+    let store = config.store.url.open().await?;
+    let mut applied = migration::up(store.db(), PLATFORM, store.migrations()).await?.len();
+    for module in modules {
+        applied += module.migrate(store.as_ref()).await?.len();
+    }
+    if applied > 0 {
+        tracing::info!(applied, "tables are up to date");
+    }
+    Ok(store)
+}
+
+/// A log line for each route that has moved, now and then.
+async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
+    let mut known = std::collections::HashMap::new();
+    while stop.run_until_cancelled(tokio::time::sleep(PROGRESS)).await.is_some() {
+        let status = match postroom::inspect::status(store.as_ref()).await {
+            Ok(status) => status,
+            Err(error) => {
+                tracing::warn!(error = error.report(), "progress could not be read");
+                continue;
+            }
+        };
+        for route in &status.routes {
+            let name = (route.route.clone(), route.shard);
+            if known.insert(name, route.delivered) != Some(route.delivered) {
+                let parked = route.retrying + route.waiting;
+                tracing::info!(
+                    route = route.route, shard = route.shard, delivered = route.delivered, backlog = route.backlog,
+                    parked, dead = route.dead, "progress"
+                );
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! The configuration: typed values with defaults, read once from `postroom.toml` and `POSTROOM__SECTION__KEY`.
+
+mod read;
+mod route;
+mod section;
+mod value;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::store::StoreUrl;
+
+pub(crate) use route::Route;
+
+/// Every key with its default, as `postroom config print` shows it.
+pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
+
+/// The file that is read when no other is named.
+const FILE: &str = "postroom.toml";
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) store: Store,
+    pub(crate) server: Server,
+    pub(crate) log: Log,
+    pub(crate) relay: Relay,
+    pub(crate) retention: Retention,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) modules: Modules,
+}
+
+/// `[store]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Store {
+    pub(crate) url: StoreUrl,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Log {
+    pub(crate) format: Format,
+    pub(crate) level: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// `[relay]`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Relay {
+    pub(crate) lease: Duration,
+}
+
+/// `[retention]`
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Retention {
+    pub(crate) outbox: Duration,
+    pub(crate) inbox: Duration,
+    pub(crate) archive: bool,
+}
+
+/// `[modules]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Modules {
+    pub(crate) hello: Hello,
+}
+
+/// `[modules.hello]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Hello {
+    /// Absent: only on the built-in file, because its events and cursors do not belong into somebody's database.
+    pub(crate) enabled: Option<bool>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: Format::Text,
+            level: "info".to_owned(),
+        }
+    }
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            outbox: 7 * DAY,
+            inbox: 7 * DAY,
+            archive: false,
+        }
+    }
+}
+
+impl Config {
+    /// Reads the named file, or `postroom.toml` if there is one, and the environment over it.
+    pub(crate) fn load(file: Option<&Path>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let file = match file {
+            Some(file) => Some(file.to_owned()),
+            None => Some(PathBuf::from(FILE)).filter(|file| file.exists()),
+        };
+        let text = match &file {
+            Some(file) => std::fs::read_to_string(file).with_context(|| format!("read the configuration {}", file.display()))?,
+            None => String::new(),
+        };
+        let from = file.map_or_else(|| "the environment".to_owned(), |file| file.display().to_string());
+        Self::read(&text, environment).with_context(|| format!("the configuration ({from}) cannot be used"))
+    }
+
+    /// Reads a configuration; the error lists every mistake.
+    pub(crate) fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        match read::read(toml, environment) {
+            Ok(config) => Ok(config),
+            Err(mistakes) if mistakes.len() == 1 => bail!(mistakes.concat()),
+            Err(mistakes) => bail!("{} mistakes\n  {}", mistakes.len(), mistakes.join("\n  ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::route::Destination;
+
+    fn none() -> [(String, String); 0] {
+        []
+    }
+
+    #[test]
+    fn the_printed_reference_is_the_default() {
+        assert_eq!(Config::read(REFERENCE, none()).unwrap(), Config::default());
+        assert_eq!(Config::read("", none()).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_examples_in_the_reference_are_valid_and_show_the_defaults() {
+        let examples: String = REFERENCE
+            .lines()
+            .map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line)))
+            .collect();
+        let config = Config::read(&examples, none()).unwrap();
+        assert_eq!(config.routes, [Route::new("everything", Destination::Log)]);
+        assert_eq!(config.modules.hello.enabled, Some(true));
+    }
+
+    #[test]
+    fn every_mistake_is_reported_at_once() {
+        let toml = r#"
+            [store]
+            url = "oracle://scott:tiger@localhost/orcl"
+            [server]
+            listen = "localhost"
+            port = 8080
+            [log]
+            format = "xml"
+            level = "info,,=="
+            [relay]
+            lease = "soon"
+            [retention]
+            outbox = 7
+            inbox = "1d"
+            archive = "maybe"
+            [modules.hello]
+            enabled = 1
+            [modules.commerce]
+            broker = "kafka"
+            [sever]
+            listen = "127.0.0.1:1"
+            [[routes]]
+            name = "orders"
+            match = ["shop.**.paid", ""]
+            to = "kafka"
+            topic = "{domain}-events"
+            ordering = "random"
+            retry = { delays = ["1s", "5x"], fixed = "2s", attempts_max = 0, age_max = -5 }
+            dead = "bury"
+            start = "middle"
+            shards = 5000
+            [[routes]]
+            name = "orders"
+            to = "null"
+            [[routes]]
+            match = "shop.**"
+        "#;
+        insta::assert_snapshot!(Config::read(toml, none()).unwrap_err());
+    }
+
+    #[test]
+    fn the_environment_wins_and_its_mistakes_name_the_variable() {
+        let environment = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let toml = "[server]\nlisten = \"127.0.0.1:1\"\n[retention]\noutbox = \"1d\"";
+        let good = environment(&[
+            ("POSTROOM__SERVER__LISTEN", "127.0.0.1:2"),
+            ("POSTROOM__RETENTION__ARCHIVE", "true"),
+            ("POSTROOM__STORE__URL", "postgres://app@db/app"),
+            ("POSTROOM__MODULES__HELLO__ENABLED", "false"),
+            ("POSTROOM__ROUTES", r#"[{ name = "all", to = "null" }]"#),
+            ("POSTROOM_HOME", "/nowhere"),
+            ("HOME", "/home/ada"),
+        ]);
+        let config = Config::read(toml, good).unwrap();
+        assert_eq!(config.server.listen.port(), 2);
+        assert!(config.retention.archive);
+        assert_eq!(config.retention.outbox, DAY);
+        assert_eq!(config.store.url.to_string(), "postgres://app@db/app");
+        assert_eq!(config.modules.hello.enabled, Some(false));
+        assert_eq!(config.routes, [Route::new("all", Destination::Null)]);
+        let bad = environment(&[("POSTROOM__RELAY__LEASE", "1"), ("POSTROOM__STORR__URL", "x"), ("POSTROOM__LOG", "loud")]);
+        insta::assert_snapshot!(Config::read(toml, bad).unwrap_err());
+    }
+
+    #[test]
+    fn broken_toml_says_where() {
+        insta::assert_snapshot!(Config::read("[server]\nlisten = 127.0.0.1", none()).unwrap_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
+
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use super::section::{Mistakes, Section};
+use super::{Config, Format, Hello, Log, Modules, Relay, Retention, Server, Store, route, value};
+
+const PREFIX: &str = "POSTROOM__";
+const LEASE_MIN: Duration = Duration::from_secs(1);
+
+pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Config, Vec<String>> {
+    let mut table: Table = toml.parse().map_err(|error: toml::de::Error| vec![error.to_string().trim_end().to_owned()])?;
+    let mut mistakes = Mistakes::default();
+    overlay(&mut table, environment, &mut mistakes);
+    let mut root = Section::new("", table, &mut mistakes);
+    let config = read_root(&mut root);
+    root.finish();
+    match mistakes.into_vec() {
+        none if none.is_empty() => Ok(config),
+        found => Err(found),
+    }
+}
+
+fn read_root(root: &mut Section<'_>) -> Config {
+    Config {
+        store: root.section("store", |section| Store {
+            url: section.take("url", value::store_url).unwrap_or_default(),
+        }),
+        server: root.section("server", |section| Server {
+            listen: section.take("listen", value::address).unwrap_or(Server::default().listen),
+        }),
+        log: root.section("log", |section| Log {
+            format: section
+                .take("format", value::one_of(&[("text", Format::Text), ("json", Format::Json)]))
+                .unwrap_or(Log::default().format),
+            level: section.take("level", value::level).unwrap_or(Log::default().level),
+        }),
+        relay: root.section("relay", |section| Relay {
+            lease: section.take("lease", value::duration_from(LEASE_MIN)).unwrap_or(Relay::default().lease),
+        }),
+        retention: root.section("retention", read_retention),
+        modules: root.section("modules", |modules| Modules {
+            hello: modules.section("hello", |section| Hello {
+                enabled: section.take("enabled", value::flag),
+            }),
+        }),
+        routes: route::read_all(root),
+    }
+}
+
+fn read_retention(section: &mut Section<'_>) -> Retention {
+    let default = Retention::default();
+    let outbox = section.take("outbox", value::duration).unwrap_or(default.outbox);
+    let inbox = section.take("inbox", value::duration).unwrap_or(default.inbox.max(outbox));
+    if inbox < outbox {
+        let says = "must be at least as long as retention.outbox: a replayed event would otherwise have its effect twice";
+        section.wrong("inbox", says);
+    }
+    let archive = section.take("archive", value::flag).unwrap_or(default.archive);
+    Retention { outbox, inbox, archive }
+}
+
+/// Puts `POSTROOM__SECTION__KEY=value` over what the file says.
+fn overlay(table: &mut Table, environment: impl IntoIterator<Item = (String, String)>, mistakes: &mut Mistakes) {
+    for (variable, text) in environment {
+        let Some(name) = variable.strip_prefix(PREFIX) else { continue };
+        let path: Vec<String> = name.split("__").map(str::to_lowercase).collect();
+        mistakes.came_from(path.join("."), variable.clone());
+        if !put(table, &path, typed(&text)) {
+            mistakes.add(&path.join("."), "lies inside something that is not a table");
+        }
+    }
+}
+
+/// Whether there was a place for it.
+fn put(table: &mut Table, path: &[String], value: Value) -> bool {
+    match path {
+        [] => false,
+        [key] => {
+            table.insert(key.clone(), value);
+            true
+        }
+        [key, rest @ ..] => match table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => put(inner, rest, value),
+            _ => false,
+        },
+    }
+}
+
+/// What is TOML (`true`, `7`, a list) is taken as that, the rest as text.
+fn typed(text: &str) -> Value {
+    let document = format!("value = {text}").parse::<Table>();
+    let value = document.ok().filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}

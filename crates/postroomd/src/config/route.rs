@@ -1,0 +1,192 @@
+//! `[[routes]]`: which events go where.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use postroom::{Dead, Delays, Filter, Ordering, Retry, Start, To};
+use toml::{Table, Value};
+
+use super::section::Section;
+use super::value;
+use crate::destination::{Log, Null};
+
+/// A route as it is configured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Route {
+    pub(crate) name: String,
+    pub(crate) patterns: Vec<String>,
+    pub(crate) to: Destination,
+    pub(crate) ordering: Ordering,
+    pub(crate) retry: Retry,
+    pub(crate) dead: Dead,
+    pub(crate) start: Start,
+    pub(crate) shards: u32,
+}
+
+/// Where a configured route leads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Destination {
+    Null,
+    Log,
+}
+
+impl Route {
+    /// A route with the defaults.
+    pub(crate) fn new(name: &str, to: Destination) -> Self {
+        Self {
+            name: name.to_owned(),
+            patterns: vec!["**".to_owned()],
+            to,
+            ordering: Ordering::default(),
+            retry: Retry::default(),
+            dead: Dead::default(),
+            start: Start::default(),
+            shards: 1,
+        }
+    }
+
+    /// The route as a relay takes it.
+    pub(crate) fn build(&self) -> postroom::Route {
+        let to = match self.to {
+            Destination::Null => To::Destination(Arc::new(Null)),
+            Destination::Log => To::Destination(Arc::new(Log::new(&self.name))),
+        };
+        postroom::Route {
+            name: self.name.clone(),
+            filter: Filter::any_of(self.patterns.clone()),
+            to,
+            ordering: self.ordering,
+            retry: self.retry.clone(),
+            dead: self.dead,
+            start: self.start,
+            shards: self.shards,
+        }
+    }
+}
+
+/// Every route; a name that comes twice is a mistake.
+pub(super) fn read_all(root: &mut Section<'_>) -> Vec<Route> {
+    let tables: Vec<Table> = match root.take_value("routes") {
+        None => Vec::new(),
+        Some(Value::Array(list)) if list.iter().all(Value::is_table) => {
+            list.into_iter().filter_map(|route| route.try_into().ok()).collect()
+        }
+        Some(_) => {
+            root.wrong("routes", "must be a list of tables; begin each route with a line [[routes]]");
+            Vec::new()
+        }
+    };
+    let mut names = HashSet::new();
+    let mut routes = Vec::with_capacity(tables.len());
+    for (at, table) in tables.into_iter().enumerate() {
+        let route = root.nested(&format!("routes[{at}]"), table, read_one);
+        if !route.name.is_empty() && !names.insert(route.name.clone()) {
+            let says = format!("{:?} is the name of another route; progress is kept by name, so give each its own", route.name);
+            root.wrong(&format!("routes[{at}].name"), &says);
+        }
+        routes.push(route);
+    }
+    routes
+}
+
+fn read_one(section: &mut Section<'_>) -> Route {
+    let name = section.require("name", name).unwrap_or_default();
+    let patterns = section.take("match", patterns);
+    let to = section.require("to", destination).unwrap_or(Destination::Null);
+    let default = Route::new(&name, to);
+    Route {
+        patterns: patterns.unwrap_or(default.patterns),
+        ordering: section
+            .take(
+                "ordering",
+                value::one_of(&[("strict", Ordering::Strict), ("key", Ordering::Key), ("none", Ordering::None)]),
+            )
+            .unwrap_or_default(),
+        retry: section.section("retry", read_retry),
+        dead: section
+            .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
+            .unwrap_or_default(),
+        start: section
+            .take("start", value::one_of(&[("beginning", Start::Beginning), ("head", Start::Head)]))
+            .unwrap_or_default(),
+        shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
+        name,
+        to,
+    }
+}
+
+fn read_retry(section: &mut Section<'_>) -> Retry {
+    let default = Retry::default();
+    let exponential = section.take_value("exponential");
+    let exponential = exponential.and_then(|exponential| read_exponential(section, exponential));
+    let fixed = section.take("fixed", value::duration).map(Delays::Fixed);
+    let steps = section.take("delays", value::durations).map(Delays::Steps);
+    let mut given = [exponential, fixed, steps].into_iter().flatten();
+    let delays = given.next().unwrap_or(default.delays);
+    if given.next().is_some() {
+        section.wrong("delays", "give one of delays, fixed and exponential");
+    }
+    Retry {
+        delays,
+        attempts_max: section.take("attempts_max", attempts).unwrap_or(default.attempts_max),
+        age_max: section.take("age_max", value::duration),
+    }
+}
+
+fn read_exponential(section: &mut Section<'_>, value: Value) -> Option<Delays> {
+    let Value::Table(table) = value else {
+        section.wrong("exponential", &format!(r#"must be {{ first = "1s", max = "5m" }}, not {value}"#));
+        return None;
+    };
+    section.nested("exponential", table, |section| {
+        let first = section.require("first", value::duration)?;
+        let max = section.require("max", value::duration)?;
+        if max < first {
+            section.wrong("max", "must be at least as long as first");
+        }
+        Some(Delays::Exponential { first, max })
+    })
+}
+
+fn name(value: &Value) -> Result<String, String> {
+    let name = value::text(value)?;
+    let is_plain = name.len() <= 200 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if is_plain { Ok(name) } else { Err(format!("must have 1 to 200 letters, digits, '-', '_' and '.', not {value}")) }
+}
+
+fn patterns(value: &Value) -> Result<Vec<String>, String> {
+    let list = match value {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(list) => list.iter().map(value::text).collect::<Result<_, _>>()?,
+        _ => Vec::new(),
+    };
+    let is_pattern = |pattern: &String| {
+        let segments: Vec<&str> = pattern.split('.').collect();
+        let rest = segments.iter().position(|segment| *segment == "**");
+        segments.iter().all(|segment| !segment.is_empty()) && rest.is_none_or(|at| at + 1 == segments.len())
+    };
+    if !list.is_empty() && list.iter().all(is_pattern) {
+        return Ok(list);
+    }
+    let wanted = r#"event types such as "shop.order.*" or ["shop.**"]; * is one segment, ** the rest and comes last"#;
+    Err(format!("must be {wanted}; not {value}"))
+}
+
+fn destination(value: &Value) -> Result<Destination, String> {
+    match value.as_str() {
+        Some("null") => Ok(Destination::Null),
+        Some("log") => Ok(Destination::Log),
+        Some(later @ ("kafka" | "rabbitmq" | "redis" | "http" | "subscribers")) => {
+            Err(format!("{later:?} is not built into this version yet; for now use \"log\" or \"null\""))
+        }
+        _ => Err(format!("must be \"log\" or \"null\", not {value}")),
+    }
+}
+
+fn attempts(value: &Value) -> Result<Option<u32>, String> {
+    if value.as_str() == Some("unlimited") {
+        return Ok(None);
+    }
+    let number = value::number(1..=u32::MAX)(value);
+    number.map(Some).map_err(|_out_of_range| format!("must be a number from 1 on, or \"unlimited\", not {value}"))
+}

@@ -1,0 +1,121 @@
+//! Single values of the configuration. Each error says what is allowed.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Value;
+use tracing_subscriber::EnvFilter;
+
+use crate::store::StoreUrl;
+
+fn must_be(wanted: &str, value: &Value) -> String {
+    format!("must be {wanted}, not {value}")
+}
+
+pub(super) fn text(value: &Value) -> Result<String, String> {
+    match value.as_str() {
+        Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err(must_be("a text", value)),
+    }
+}
+
+pub(super) fn flag(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| must_be("true or false", value))
+}
+
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
+    value
+        .as_str()
+        .and_then(parse_duration)
+        .ok_or_else(|| must_be(r#"a duration such as "500ms", "10s", "5m", "12h" or "7d""#, value))
+}
+
+/// Like [`duration`], but at least `min`.
+pub(super) fn duration_from(min: Duration) -> impl Fn(&Value) -> Result<Duration, String> {
+    move |value| match duration(value)? {
+        short if short < min => Err(format!("must be at least {min:?}, not {value}")),
+        enough => Ok(enough),
+    }
+}
+
+pub(super) fn durations(value: &Value) -> Result<Vec<Duration>, String> {
+    match value.as_array().filter(|list| !list.is_empty()) {
+        Some(list) => list.iter().map(duration).collect(),
+        None => Err(must_be(r#"a list of durations such as ["1s", "5s", "30s"]"#, value)),
+    }
+}
+
+pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {
+    value
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| must_be(r#"an address and a port such as "127.0.0.1:8080" or "[::1]:8080""#, value))
+}
+
+pub(super) fn store_url(value: &Value) -> Result<StoreUrl, String> {
+    // The value may hold a password, so it is not repeated.
+    value.as_str().ok_or("must be a text")?.parse()
+}
+
+pub(super) fn level(value: &Value) -> Result<String, String> {
+    value
+        .as_str()
+        .filter(|text| EnvFilter::try_new(text).is_ok())
+        .map(str::to_owned)
+        .ok_or_else(|| must_be(r#"error, warn, info, debug, trace or a filter such as "info,sqlx=debug""#, value))
+}
+
+/// One of a closed set of words.
+pub(super) fn one_of<T: Copy>(choices: &[(&'static str, T)]) -> impl Fn(&Value) -> Result<T, String> {
+    move |value| {
+        let chosen = choices.iter().find(|(name, _)| value.as_str() == Some(name));
+        chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            must_be(&names.join(" or "), value)
+        })
+    }
+}
+
+/// A whole number within limits.
+pub(super) fn number(limits: RangeInclusive<u32>) -> impl Fn(&Value) -> Result<u32, String> {
+    move |value| {
+        value
+            .as_integer()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| limits.contains(number))
+            .ok_or_else(|| must_be(&format!("a number from {} to {}", limits.start(), limits.end()), value))
+    }
+}
+
+/// A whole number and its unit.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        "h" => number.checked_mul(60 * 60).map(Duration::from_secs),
+        "d" => number.checked_mul(24 * 60 * 60).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        let check = |text: &str, expected: Option<Duration>| assert_eq!(parse_duration(text), expected, "{text}");
+        check("500ms", Some(Duration::from_millis(500)));
+        check("10s", Some(Duration::from_secs(10)));
+        check("5m", Some(Duration::from_secs(300)));
+        check("7d", Some(Duration::from_secs(604_800)));
+        for wrong in ["", "5", "s", "-5s", "1.5s", "5 s", "5w", "99999999999999999999s", "999999999999999999d"] {
+            check(wrong, None);
+        }
+    }
+}

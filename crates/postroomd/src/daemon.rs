@@ -1,0 +1,114 @@
+//! One process: a relay, the HTTP server and whatever watches them, under one stop token.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use postroom::{Inspect, Job, Relay, Vitals};
+use postroom_host::{Host, Module, Server};
+use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::signal::Signals;
+
+/// How long what has begun may take to end after the first signal.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What runs side by side. The first part that fails stops the others.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    stop: CancellationToken,
+    parts: JoinSet<Result<()>>,
+    vitals: Arc<Vitals>,
+}
+
+impl Daemon {
+    /// Starts the relay with the configured routes, the modules' subscribers and jobs, and the server on `listener`.
+    pub(crate) fn start(
+        config: &Config,
+        store: &Arc<dyn Inspect>,
+        mut modules: Vec<Module>,
+        listener: TcpListener,
+    ) -> Self {
+        let mut relay = Relay::new(Arc::clone(store) as _)
+            .lease_ttl(config.relay.lease)
+            .job(Job::retention(config.retention.outbox, config.retention.archive))
+            .job(Job::inbox_retention(config.retention.inbox));
+        relay = config.routes.iter().fold(relay, |relay, route| relay.route(route.build()));
+        relay = modules.iter_mut().fold(relay, |relay, module| module.join(relay));
+        let vitals = relay.vitals();
+        let host = Host {
+            store: Arc::clone(store),
+            vitals: Arc::clone(&vitals),
+        };
+        let server = modules.into_iter().fold(Server::new(host), Server::mount);
+        let mut daemon = Self {
+            stop: CancellationToken::new(),
+            parts: JoinSet::new(),
+            vitals,
+        };
+        daemon.add(|stop| async move { Ok(relay.run(stop).await?) });
+        daemon.add(|stop| async move { Ok(server.run(listener, stop).await?) });
+        daemon
+    }
+
+    /// Adds a part that runs until the token says stop.
+    pub(crate) fn add<F>(&mut self, part: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.parts.spawn(part(self.stop.clone()));
+    }
+
+    /// How the relay is doing.
+    pub(crate) fn vitals(&self) -> Arc<Vitals> {
+        Arc::clone(&self.vitals)
+    }
+
+    /// Runs until a signal comes or a part fails, then ends what has begun. A second signal does not wait for that.
+    pub(crate) async fn run(mut self, mut signals: Signals) -> Result<()> {
+        let first = tokio::select! {
+            () = signals.next() => Ok(()),
+            Some(ended) = self.parts.join_next() => flatten(ended),
+        };
+        tracing::info!("stopping; a second signal stops at once");
+        self.stop.cancel();
+        tokio::select! {
+            drained = drain(&mut self.parts) => first.and(drained),
+            () = tokio::time::sleep(DRAIN_MAX) => bail!(
+                "what was under way did not end within {} s and was left; the next relay delivers it again",
+                DRAIN_MAX.as_secs()
+            ),
+            () = signals.next() => bail!("stopped at once; the next relay delivers again what was under way"),
+        }
+    }
+}
+
+async fn drain(parts: &mut JoinSet<Result<()>>) -> Result<()> {
+    let mut outcome = Ok(());
+    while let Some(ended) = parts.join_next().await {
+        outcome = outcome.and(flatten(ended));
+    }
+    outcome
+}
+
+fn flatten(ended: Result<Result<()>, JoinError>) -> Result<()> {
+    ended.unwrap_or_else(|error| Err(anyhow!(error).context("a part of the daemon broke")))
+}
+
+/// Binds the address, for now only one that other machines cannot reach.
+pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener> {
+    if !listen.ip().is_loopback() {
+        bail!(
+            "{listen} can be reached from other machines, and this version has no authentication yet; \
+             listen on 127.0.0.1:{} and put a proxy that has it in front",
+            listen.port()
+        );
+    }
+    TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("listen on {listen} (choose another address with --listen, port 0 picks a free one)"))
+}

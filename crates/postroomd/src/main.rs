@@ -1,0 +1,48 @@
+//! The binary `postroom`: reads the configuration, wires store, relay, server and modules together, and lets operators
+//! look and act. It is the only place that reads the environment, prints and spawns.
+
+mod age;
+mod board;
+mod command;
+mod config;
+mod daemon;
+mod destination;
+mod listing;
+mod log;
+mod module;
+mod output;
+mod signal;
+mod store;
+mod view;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+
+use crate::command::Cli;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to be told when even this fails.
+            writeln!(std::io::stderr(), "error: {error:#}").unwrap_or_default();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let outcome = runtime.block_on(cli.run());
+    // What is still blocked after a drain that took too long must not keep the process.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}

@@ -1,0 +1,120 @@
+//! What goes to standard output: text without control characters, colour only for a person.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use serde::Serialize;
+use terminal_size::{Height, Width, terminal_size};
+
+/// Writes text and a line end to standard output.
+pub(crate) fn print(text: impl fmt::Display) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a document for programs.
+pub(crate) fn print_json(document: &(impl Serialize + ?Sized)) -> Result<()> {
+    print(serde_json::to_string_pretty(document)?)
+}
+
+/// Writes a document for programs in one line, for streams of them.
+pub(crate) fn print_json_line(document: &(impl Serialize + ?Sized)) -> Result<()> {
+    print(serde_json::to_string(document)?)
+}
+
+/// Whether the reader of the output has gone (`postroom tail | head`): no failure.
+pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
+    let broken = error.downcast_ref::<io::Error>();
+    broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether a person watches.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Columns and rows of the terminal; `None` when there is none.
+pub(crate) fn size() -> Option<(usize, usize)> {
+    let (Width(columns), Height(rows)) = terminal_size()?;
+    is_terminal().then_some((columns.into(), rows.into()))
+}
+
+/// Text from somewhere else, safe to show: it cannot move the cursor or break a line.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The first `columns` characters; an ellipsis shows that there was more.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    is_on: bool,
+}
+
+/// What a colour means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Tone {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Paint {
+    /// Colour only on a terminal, and not against the person's wish (<https://no-color.org>).
+    pub(crate) fn detect() -> Self {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            is_on: is_terminal() && !is_set("NO_COLOR") && !is_dumb,
+        }
+    }
+
+    /// No colour.
+    #[cfg(test)]
+    pub(crate) fn off() -> Self {
+        Self { is_on: false }
+    }
+
+    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            _ if !self.is_on => return text.to_owned(),
+            Tone::Strong => "1",
+            Tone::Faint => "2",
+            Tone::Good => "32",
+            Tone::Warn => "33",
+            Tone::Bad => "31",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_cannot_move_the_cursor() {
+        assert_eq!(clean("a\x1b[2Jb\nc\td"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d");
+    }
+
+    #[test]
+    fn long_text_is_cut_at_characters() {
+        assert_eq!(cut("grün", 4), "grün");
+        assert_eq!(cut("grüner", 4), "grü…");
+        assert_eq!(cut("", 0), "");
+    }
+}

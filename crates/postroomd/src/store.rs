@@ -1,0 +1,177 @@
+//! From a URL to a store.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use postroom::{Inspect, migration};
+use postroom_mysql::Mysql;
+use postroom_postgres::Postgres;
+use postroom_sqlite::Sqlite;
+
+const FOLDER: &str = "postroom-data";
+const FILE: &str = "postroom.db";
+/// Who owns the platform's migrations.
+pub(crate) const PLATFORM: &str = "postroom";
+
+/// Where a store is. Shown without its password.
+#[derive(Clone, PartialEq)]
+pub(crate) struct StoreUrl {
+    kind: Kind,
+    address: String,
+}
+
+/// Which database.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+    Mysql,
+}
+
+impl Default for StoreUrl {
+    fn default() -> Self {
+        Self::in_folder(Path::new(FOLDER))
+    }
+}
+
+impl StoreUrl {
+    /// The file that Postroom keeps in a folder of its own.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self {
+            kind: Kind::Sqlite,
+            address: format!("sqlite://{}", folder.join(FILE).display()),
+        }
+    }
+
+    /// Which database.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The address as it was given, with whatever secret it holds: for opening, never for showing.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Opens the store; an SQLite file is made when it is missing.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Inspect>> {
+        let opened: postroom::Result<Arc<dyn Inspect>> = match self.kind {
+            Kind::Sqlite => Sqlite::open(&self.address).await.map(|store| Arc::new(store) as _),
+            Kind::Postgres => Postgres::connect(&self.address).await.map(|store| Arc::new(store) as _),
+            Kind::Mysql => Mysql::connect(&self.address).await.map(|store| Arc::new(store) as _),
+        };
+        opened.with_context(|| format!("open the store {self}"))
+    }
+
+    /// Opens a store that is there and has its tables.
+    pub(crate) async fn open_ready(&self) -> Result<Arc<dyn Inspect>> {
+        if let Some(file) = self.file().filter(|file| !file.exists()) {
+            bail!(
+                "there is no store at {} yet; `postroom up` starts one, `postroom migrate` makes its tables, \
+                 `--store URL` names another",
+                file.display()
+            );
+        }
+        let store = self.open().await?;
+        let pending = migration::pending(store.db(), PLATFORM, store.migrations()).await;
+        let pending = pending.with_context(|| format!("look at the tables of {self}"))?;
+        if !pending.is_empty() {
+            bail!("the tables of {self} are missing or older than this program; `postroom migrate` brings them up to date");
+        }
+        Ok(store)
+    }
+
+    /// The file of an SQLite store.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        let path = self.address.strip_prefix("sqlite:").filter(|_| self.kind == Kind::Sqlite)?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        Some(path.split_once('?').map_or(path, |(path, _)| path).into())
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        const WANTED: &str = "sqlite://path/to/file.db, postgres://user@host/database or mysql://user@host/database";
+        let kind = match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("sqlite") => Kind::Sqlite,
+            Some("postgres" | "postgresql") => Kind::Postgres,
+            Some("mysql" | "mariadb") => Kind::Mysql,
+            Some(other) if url.contains("://") => {
+                return Err(format!("no store is named {other}://; use {WANTED}"));
+            }
+            _ => return Err(format!("must be the address of a store: {WANTED}")),
+        };
+        let address = url.to_owned();
+        Ok(Self { kind, address })
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((scheme, rest)) = self.address.split_once("://").filter(|_| self.kind != Kind::Sqlite) else {
+            return f.write_str(&self.address);
+        };
+        // A password may stand before the last @, and in ?password=.
+        let (login, place) = match rest.rsplit_once('@') {
+            Some((login, place)) => (login.split_once(':').map_or(login, |(user, _)| user), place),
+            None => ("", rest),
+        };
+        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        let at = if login.is_empty() { "" } else { "@" };
+        write!(f, "{scheme}://{login}{at}{place}")
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+            Self::Mysql => "MySQL",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_shown_without_its_password() {
+        let check = |url: &str, shown: &str| assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), shown);
+        check("postgres://app:s3cret@db/app", "postgres://app@db/app");
+        check("postgres://app:s3@cret@db:5432/app?password=x", "postgres://app@db:5432/app");
+        check("mysql://db/app", "mysql://db/app");
+        check("sqlite://a/b.db", "sqlite://a/b.db");
+    }
+
+    #[test]
+    fn other_schemes_are_refused_without_repeating_them() {
+        let error = "oracle://scott:tiger@db/orcl".parse::<StoreUrl>().unwrap_err();
+        assert!(error.starts_with("no store is named oracle://; use sqlite://"), "{error}");
+        assert!(!error.contains("tiger"));
+        assert!("postroom.db".parse::<StoreUrl>().is_err());
+    }
+
+    #[test]
+    fn an_sqlite_store_is_a_file() {
+        let check = |url: &str, file: Option<&str>| {
+            assert_eq!(url.parse::<StoreUrl>().unwrap().file(), file.map(PathBuf::from), "{url}");
+        };
+        check("sqlite://a/b.db", Some("a/b.db"));
+        check("sqlite:///a/b.db?synchronous=normal", Some("/a/b.db"));
+        check("sqlite:b.db", Some("b.db"));
+        check("postgres://db/app", None);
+    }
+}

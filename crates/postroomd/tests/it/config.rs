@@ -1,0 +1,24 @@
+//! The configuration as people meet it.
+
+use crate::harness::Place;
+
+#[tokio::test]
+async fn every_key_is_documented() {
+    let place = Place::new();
+    insta::assert_snapshot!(place.ok(&["config", "print"]).await);
+}
+
+#[tokio::test]
+async fn a_file_is_checked() {
+    let place = Place::new();
+    assert_eq!(
+        place.ok(&["config", "check"]).await,
+        "no mistakes; store sqlite://postroom-data/postroom.db, 0 configured routes\n"
+    );
+    let reference = place.ok(&["config", "print"]).await;
+    place.configure(&reference);
+    place.ok(&["config", "check"]).await;
+    place.configure("[store]\nurl = \"redis://x\"\n[[routes]]\nname = \"a\"\nto = \"kafka\"\n");
+    insta::assert_snapshot!(place.fails(&["config", "check"]).await);
+    assert!(place.fails(&["status"]).await.contains("redis://"), "every command checks it");
+}

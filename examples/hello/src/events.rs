@@ -1,0 +1,78 @@
+//! What happens in the shop, as others hear of it.
+
+use postroom::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::Order;
+
+/// A customer placed an order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OrderPlaced {
+    /// The order.
+    pub order_id: String,
+    /// Who ordered.
+    pub customer: String,
+    /// What.
+    pub item: String,
+    /// How many.
+    pub quantity: u32,
+}
+
+impl DomainEvent for OrderPlaced {
+    const TYPE: &'static str = "hello.order.placed.v1";
+    const AGGREGATE_TYPE: &'static str = "order";
+
+    fn aggregate_id(&self) -> String {
+        self.order_id.clone()
+    }
+}
+
+/// The till wrote a receipt; it belongs to the order, so it comes after it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReceiptWritten {
+    /// The order.
+    pub order_id: String,
+}
+
+impl DomainEvent for ReceiptWritten {
+    const TYPE: &'static str = "hello.receipt.written.v1";
+    const AGGREGATE_TYPE: &'static str = "order";
+
+    fn aggregate_id(&self) -> String {
+        self.order_id.clone()
+    }
+}
+
+impl From<&Order> for OrderPlaced {
+    fn from(order: &Order) -> Self {
+        let Order {
+            order_id,
+            customer,
+            item,
+            quantity,
+        } = order.clone();
+        Self {
+            order_id,
+            customer,
+            item,
+            quantity,
+        }
+    }
+}
+
+impl From<OrderPlaced> for Order {
+    fn from(placed: OrderPlaced) -> Self {
+        let OrderPlaced {
+            order_id,
+            customer,
+            item,
+            quantity,
+        } = placed;
+        Self {
+            order_id,
+            customer,
+            item,
+            quantity,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The shop's tables: one SQL for PostgreSQL, MySQL and SQLite.
+
+use postroom::{Migration, Result};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
+
+use crate::domain::Order;
+
+/// Every migration, oldest first.
+pub(crate) fn all() -> [Migration; 1] {
+    [Migration {
+        number: 1,
+        name: "shop",
+        up: include_str!("../migrations/0001_shop.up.sql"),
+        down: include_str!("../migrations/0001_shop.down.sql"),
+    }]
+}
+
+/// What became of an order.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Progress {
+    pub(crate) order_id: String,
+    /// What the receipt says, once it is written.
+    pub(crate) receipt: Option<String>,
+    /// Whether the courier has the parcel.
+    pub(crate) is_with_courier: bool,
+}
+
+pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table("hello_order")
+        .columns(["order_id", "customer", "item", "quantity"])
+        .values_panic([
+            order.order_id.as_str().into(),
+            order.customer.as_str().into(),
+            order.item.as_str().into(),
+            order.quantity.into(),
+        ]);
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+pub(crate) async fn insert_receipt(tx: &DatabaseTransaction, order_id: &str, receipt: &str) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table("hello_receipt")
+        .columns(["order_id", "receipt"])
+        .values_panic([order_id.into(), receipt.into()]);
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+pub(crate) async fn insert_parcel(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
+    let mut insert = Query::insert();
+    insert.into_table("hello_parcel").columns(["order_id", "receipts"]).values_panic([order_id.into(), 0.into()]);
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+/// Puts a receipt into the parcel, if the courier took it.
+pub(crate) async fn enclose_receipt(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table("hello_parcel")
+        .value("receipts", Expr::col("receipts").add(1))
+        .and_where(Expr::col("order_id").eq(order_id));
+    tx.execute(&update).await?;
+    Ok(())
+}
+
+pub(crate) async fn progress(tx: &DatabaseTransaction, order_id: &str) -> Result<Option<Progress>> {
+    let of_order = |table: &'static str, column: &'static str| {
+        let mut select = Query::select();
+        select.column(column).from(table).and_where(Expr::col("order_id").eq(order_id));
+        select
+    };
+    if tx.query_one(&of_order("hello_order", "order_id")).await?.is_none() {
+        return Ok(None);
+    }
+    let receipt = tx.query_one(&of_order("hello_receipt", "receipt")).await?;
+    let parcel = tx.query_one(&of_order("hello_parcel", "order_id")).await?;
+    Ok(Some(Progress {
+        order_id: order_id.to_owned(),
+        receipt: receipt.map(|row| row.try_get("", "receipt")).transpose()?,
+        is_with_courier: parcel.is_some(),
+    }))
+}
