@@ -1,10 +1,8 @@
 //! The front page: what runs here, until there is a console.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use postroom::LineVitals;
@@ -33,11 +31,11 @@ struct Front<'a> {
 }
 
 /// A page for a browser, JSON for everybody else.
-pub(crate) async fn page(State(host): State<Host>, headers: HeaderMap, modules: Arc<[Mounted]>) -> Response {
+pub(crate) fn page(host: &Host, headers: &HeaderMap, modules: &[Mounted]) -> Response {
     let front = Front {
         name: "postroom",
         version: env!("CARGO_PKG_VERSION"),
-        modules: &modules,
+        modules,
         lines: host.vitals.lines(),
     };
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
@@ -67,7 +65,13 @@ fn html(front: &Front<'_>) -> String {
     let mut modules = String::new();
     for module in front.modules {
         let events: Vec<&str> = module.events.iter().map(|event| event.name).collect();
-        write!(modules, "<li>{}: <code>{}</code>", module.name, events.join("</code>, <code>")).unwrap_or_default();
+        write!(
+            modules,
+            "<li>{}: <code>{}</code>",
+            module.name,
+            events.join("</code>, <code>")
+        )
+        .unwrap_or_default();
     }
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
@@ -82,5 +86,8 @@ fn html(front: &Front<'_>) -> String {
 
 /// Route names come from a configuration and reasons from other systems.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postroom::LineVitals;
+use postroom::{LineVitals, Vitals};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -35,18 +35,34 @@ pub(crate) async fn live() -> Json<Health> {
 
 /// Whether entries move. A destination that is down does not make this process unready: another one could do no better.
 pub(crate) async fn ready(State(host): State<Host>) -> (StatusCode, Json<Health>) {
-    let troubles = host.vitals.troubles(PATIENCE);
+    let (code, health) = judge(&host.vitals);
+    (code, Json(health))
+}
+
+fn judge(vitals: &Vitals) -> (StatusCode, Health) {
+    let troubles = vitals.troubles(PATIENCE);
     let (code, status) = match troubles.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let lines = host.vitals.lines();
-    (
-        code,
-        Json(Health {
-            status,
-            troubles,
-            lines,
-        }),
-    )
+    let lines = vitals.lines();
+    let health = Health {
+        status,
+        troubles,
+        lines,
+    };
+    (code, health)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_that_has_not_heard_of_its_store_is_not_ready() {
+        let (code, health) = judge(&Vitals::default());
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(health.status, "not ready");
+        assert_eq!(health.troubles, ["the store has not answered yet"]);
+    }
 }

@@ -66,7 +66,7 @@ impl Server {
     /// Everything it serves, for tests and for a server of somebody's own.
     pub fn router(self) -> Router {
         let modules: Arc<[Mounted]> = self.mounted.into();
-        let front = move |host: State<Host>, headers: HeaderMap| front::page(host, headers, Arc::clone(&modules));
+        let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
         self.routes
             .route("/", get(front))
             .route("/health/live", get(health::live))
@@ -113,4 +113,38 @@ async fn guard(request: Request, next: Next) -> Response {
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn panics() -> StatusCode {
+        panic!("a bug")
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_costs_its_own_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(panics)).layer(middleware::from_fn(guard));
+        let talk = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).await.unwrap();
+            answers
+        };
+        let answers = tokio::select! {
+            ended = axum::serve(listener, router) => panic!("the server ended: {ended:?}"),
+            answers = talk => answers,
+        };
+        assert_eq!(answers.matches("500 Internal Server Error").count(), 2, "{answers}");
+        assert_eq!(answers.matches("application/problem+json").count(), 2, "{answers}");
+        assert!(!answers.contains("a bug"), "{answers}");
+    }
 }

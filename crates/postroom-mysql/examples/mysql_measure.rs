@@ -10,6 +10,7 @@ use sqlx::mysql::*;
 use sqlx::*;
 use uuid::Uuid;
 
+fn cpu() -> (f64, f64) { let f = |p: &str| { let s = std::fs::read_to_string(p).unwrap(); let v: Vec<&str> = s.rsplit_once(')').unwrap().1.split_whitespace().collect(); (v[11].parse::<f64>().unwrap() + v[12].parse::<f64>().unwrap()) / 100.0 }; let pid = std::fs::read_to_string("/tmp/mymaria/pid").unwrap(); (f(&format!("/proc/{}/stat", pid.trim())), f("/proc/self/stat")) }
 async fn fresh() -> (String, MySqlPool) {
     let admin = std::env::var("POSTROOM_TEST_MYSQL_URL").unwrap();
     let name = format!("postroom_test_{}", Uuid::now_v7().simple());
@@ -35,16 +36,19 @@ async fn main() {
     match what.as_str() {
         "drain" => {
             let events: Vec<Event> = (0..200_000).map(|n| ev(n % 5000)).collect();
-            let t = Instant::now();
+            let c0 = cpu(); let t = Instant::now();
             for chunk in events.chunks(5000) { let mut tx = pool.begin().await.unwrap(); postroom_mysql::append(&mut tx, chunk).await.unwrap(); tx.commit().await.unwrap(); }
+            let c1 = cpu(); println!("append cpu: server {:.2} s, client {:.2} s", c1.0 - c0.0, c1.1 - c0.1);
             println!("append {:.0}/s", 200_000.0 / t.elapsed().as_secs_f64());
+            let c0 = cpu();
             let t = Instant::now();
             let mut n = 0; let mut slow: Duration = Duration::ZERO;
             loop { let a = Instant::now(); let p = store.pulse().await.unwrap(); n += 1; slow = slow.max(a.elapsed()); if !p.more { println!("head {}", p.head); break } }
-            println!("drain {:.0}/s in {n} pulses, slowest {slow:?}", 200_000.0 / t.elapsed().as_secs_f64());
+            println!("drain {:.0}/s in {n} pulses, slowest {slow:?}", 200_000.0 / t.elapsed().as_secs_f64()); let c1 = cpu(); println!("drain cpu: server {:.2} s, client {:.2} s", c1.0 - c0.0, c1.1 - c0.1); let c0 = cpu();
             let t = Instant::now(); let mut pos = Position::START; let mut c = 0; let mut v = vec![];
             loop { let a = Instant::now(); let p = store.read(pos, 1000).await.unwrap(); if p.entries.is_empty() { break } c += p.entries.len(); pos = p.next; v.push(a.elapsed().as_secs_f64() * 1e3); }
             println!("read {:.0}/s page p50 {:.2} p99 {:.2} ms", c as f64 / t.elapsed().as_secs_f64(), pct(&mut v, 0.5), pct(&mut v, 0.99));
+            let c1 = cpu(); println!("read cpu: server {:.2} s, client {:.2} s", c1.0 - c0.0, c1.1 - c0.1);
             let t = Instant::now(); let mut c = 0;
             loop { let k = store.prune(&Prune { keep: Duration::ZERO, batch: 5000, archive: false }).await.unwrap(); if k == 0 { break } c += k; }
             println!("prune {:.0}/s", c as f64 / t.elapsed().as_secs_f64());

@@ -20,8 +20,8 @@ as $$
     )::uuid
 $$;
 
--- The log. Programs should call postroom.emit, which says what is wrong; whoever inserts here directly still cannot put in
--- what a reader could not take out, because one such row would stop every route. Each check costs every emit some
+-- The log. Programs should call postroom.emit, which says what is wrong; whoever inserts here directly still cannot put
+-- in what a reader could not take out, because one such row would stop every route. Each check costs every emit some
 -- microseconds (a regular expression with {1,200} thirty), so there are only those.
 create table postroom.outbox (
     -- Stands before id, and must: columns get their defaults in this order, so a writer has its xid before it draws its
@@ -66,8 +66,8 @@ create trigger outbox_is_immutable
     before update on postroom.outbox
     for each statement execute function postroom.refuse_update();
 
--- Ticks: the reader's clock. Window (a, b] is what snapshot a does not see and snapshot b does; any a < b of one era will
--- do. How the bounds are found, and why they hold: sql/pulse.sql.
+-- Ticks: the reader's clock. Window (a, b] is what snapshot a does not see and snapshot b does; any a < b of one era
+-- will do. How the bounds are found, and why they hold: sql/pulse.sql.
 create table postroom.outbox_tick (
     n bigint primary key,
     -- A new one after the database was restored elsewhere: xids of two eras cannot be compared.
@@ -88,7 +88,8 @@ create index outbox_tick_xmax on postroom.outbox_tick (era, pg_snapshot_xmax(sna
 -- Sees nothing: every position begins here. It stays for ever.
 insert into postroom.outbox_tick (n, era, snapshot, lo, hi, floor) values (0, 1, '1:1:', 0, 0, 0);
 
--- Where the xids of the ticks come from. A dump restored into another cluster brings this row along, and it no longer fits.
+-- Where the xids of the ticks come from. A dump restored into another cluster brings this row along, and it no longer
+-- fits.
 create table postroom.outbox_cluster (
     id int primary key check (id = 1),
     system_identifier bigint not null,
@@ -149,7 +150,9 @@ begin
         perform postroom.check_text('source', emit.source, 200);
     end if;
     if emit.event_type !~ '^[A-Za-z0-9._/-]+$' then
-        raise exception 'event_type "%" contains "%"', emit.event_type, substring(emit.event_type from '[^A-Za-z0-9._/-]')
+        raise exception 'event_type "%" contains "%"',
+            emit.event_type,
+            substring(emit.event_type from '[^A-Za-z0-9._/-]')
             using errcode = 'invalid_parameter_value',
                   hint = 'Use letters, digits, ''.'', ''-'', ''_'' and ''/''.';
     end if;

@@ -1,4 +1,5 @@
--- Entries that wait for a retry, or behind one on their key. They carry the event, so retention of the log may pass them.
+-- Entries that wait for a retry, or behind one on their key. They carry the event, so retention of the log may pass
+-- them.
 create table postroom.outbox_parked (
     route text not null,
     shard int not null,

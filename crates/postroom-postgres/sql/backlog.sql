@@ -1,6 +1,6 @@
--- Numbers between the position and the newest tick; those of transactions that rolled back are counted too. From the start
--- only what retention has left; nobody else asks for the lowest number, which may lie behind many dead rows. No row: the
--- position's tick is gone.
+-- Numbers between the position and the newest tick; those of transactions that rolled back are counted too. From the
+-- start only what retention has left; nobody else asks for the lowest number, which may lie behind many dead rows. No
+-- row: the position's tick is gone.
 select greatest(
     0,
     (select hi from postroom.outbox_tick order by n desc limit 1)

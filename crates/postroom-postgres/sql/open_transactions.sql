@@ -1,5 +1,5 @@
--- Sessions of this database inside a transaction, and transactions that wait for COMMIT PREPARED; the latter have always
--- written. The text is cut: it is shown to people.
+-- Sessions of this database inside a transaction, and transactions that wait for COMMIT PREPARED; the latter have
+-- always written. The text is cut: it is shown to people.
 select
     session,
     age_s,

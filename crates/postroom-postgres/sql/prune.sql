@@ -1,14 +1,14 @@
--- Removes up to $2 of the oldest rows above $1 that are $3 seconds old and that every cursor has passed; copies them into
--- the archive if $4. Deleting takes row locks only, no writer waits.
+-- Removes up to $2 of the oldest rows above $1 that are $3 seconds old and that every cursor has passed; copies them
+-- into the archive if $4. Deleting takes row locks only, no writer waits.
 --
--- What every cursor has passed is what the slowest one's tick sees: snapshots are ordered by inclusion, so one tick speaks
--- for all. Without a cursor nothing has been passed. Up to floor that holds for every row that can ever appear; between
--- floor and hi the row's own tx decides, and tells the truth there (rows from before a restore lie below floor). A running
--- replay still reads what is above its next_id.
+-- What every cursor has passed is what the slowest one's tick sees: snapshots are ordered by inclusion, so one tick
+-- speaks for all. Without a cursor nothing has been passed. Up to floor that holds for every row that can ever appear;
+-- between floor and hi the row's own tx decides, and tells the truth there (rows from before a restore lie below
+-- floor). A running replay still reads what is above its next_id.
 --
 -- Only the oldest rows are looked at, in order of id, so a table full of young rows costs nothing and needs no index on
--- created_at. `low` is where the next call may start: everything at or below it is gone, and nothing can appear there any
--- more. That spares a walk over dead rows that vacuum may not yet remove.
+-- created_at. `low` is where the next call may start: everything at or below it is gone, and nothing can appear there
+-- any more. That spares a walk over dead rows that vacuum may not yet remove.
 with slowest as materialized (
     select
         t.snapshot::text::pg_snapshot as snapshot,

@@ -6,21 +6,22 @@
 -- gets its own xid. It holds here although the insert is a CTE:
 --   1 before 2: a statement's snapshot is taken before its executor starts, and pg_current_snapshot() is that snapshot;
 --     the sequence is volatile, so it is read when `state` is computed, not when the statement is planned.
---   2 before 3: nothing but storing a row gives a transaction an xid, and the only row stored is made from `due`, which is
---     made from `state`. A data-modifying CTE has no head start: it pulls its input first. The guard in `due` sees that
---     no xid was there before (inside a transaction that has written, that transaction's own rows would be lost).
+--   2 before 3: nothing but storing a row gives a transaction an xid, and the only row stored is made from `due`, which
+--     is made from `state`. A data-modifying CTE has no head start: it pulls its input first. The guard in `due` sees
+--     that no xid was there before (inside a transaction that has written, that transaction's own rows would be lost).
 --
 -- Why the windows are exact. Call the tick that is taken k, its snapshot S(k), its own xid X(k).
 --   Chain. `past` is read in S(k), so S(k) sees tick k - 1; a rival gets a conflict on n. Snapshots of one primary are
 --     ordered by inclusion, so a committed xid has exactly one first tick that sees it: nothing is lost or comes twice,
 --     however windows are cut. A prepared transaction stays in progress until COMMIT PREPARED.
---   hi. A row that S(k) sees drew its number before S(k), hi is read after it. Read by pg_sequence_last_value, under the
---     lock: a plain select from the sequence can see a value 32 too high, which as a lower bound loses rows (measured).
+--   hi. A row that S(k) sees drew its number before S(k), hi is read after it. Read by pg_sequence_last_value, under
+--     the lock: a plain select from the sequence can see a value 32 too high, which as a lower bound loses rows
+--     (measured).
 --   lo, floor. S(t) sees tick t - 1, so X(t-1) < xmax(S(t)). An xid >= xmax(S(t)) was given out after X(t-1), and that
---     after hi(t-1) was read; its numbers are drawn later still (tx stands before id): all above hi(t-1). So, for an xid x,
---     take the newest tick t with xmax(S(t)) <= x, and hi(t-1) is below everything x and its followers write.
---     For lo, x is the smallest xid of the window: xmax(S(k-1)), or one that was in progress then and is not now. For floor
---     it is xmin(S(k)). What was at or below floor(k-1) is seen by S(k-1) already, which bounds both from below.
+--     after hi(t-1) was read; its numbers are drawn later still (tx stands before id): all above hi(t-1). So, for an
+--     xid x, take the newest tick t with xmax(S(t)) <= x, and hi(t-1) is below everything x and its followers write.
+--     For lo, x is the smallest xid of the window: xmax(S(k-1)), or one that was in progress then and is not now. For
+--     floor it is xmin(S(k)). What was at or below floor(k-1) is seen by S(k-1) already, which bounds both from below.
 --   Keys. If writers of a key are serialised by a lock they take before they emit, every snapshot that sees the second
 --     event sees the first, and the second number is larger: an earlier window, or the same and a lower id.
 -- A tick commits after all it shows (synchronous_commit = on), so what a relay delivers cannot vanish in a crash.
@@ -103,7 +104,8 @@ due as materialized (
         and s.is_home
         -- Numbers were drawn since, or a transaction may still hold older ones.
         and (s.hi > p.hi or p.floor < p.hi)
-        -- Something ended besides the previous tick itself: as many xids are over as lie below xmax, less those in progress.
+        -- Something ended besides the previous tick itself: as many xids are over as lie below xmax, less those in
+        -- progress.
         and (
             pg_snapshot_xmax(s.snapshot)::text::bigint
             - (select count(*) from pg_snapshot_xip(s.snapshot))

@@ -1,5 +1,6 @@
--- One page of window ($3, $4]: what snapshot $3 does not see and snapshot $4 does, in order of id. Why no row can be missed
--- or come twice is argued in pulse.sql. This statement starts after tick $4 was seen, so it sees all that $4 sees.
+-- One page of window ($3, $4]: what snapshot $3 does not see and snapshot $4 does, in order of id. Why no row can be
+-- missed or come twice is argued in pulse.sql. This statement starts after tick $4 was seen, so it sees all that $4
+-- sees.
 --   $1 = the last id taken, or the window's lower bound: never read without one, dead rows would be walked through.
 --   $2 = hi of $4: no number above it is visible there.
 --   $5 = floor of $4: what lies at or below it is visible there whatever its tx says, also from before a restore.

@@ -1,6 +1,6 @@
--- Tick $1 and those after it that a window of about $2 numbers may reach: always the next, always $3 (where a window that
--- was begun ends), never more than 500 looked at. hi never falls, so this is a run without holes — except behind tick 0,
--- which stays when retention removes its neighbours.
+-- Tick $1 and those after it that a window of about $2 numbers may reach: always the next, always $3 (where a window
+-- that was begun ends), never more than 500 looked at. hi never falls, so this is a run without holes — except behind
+-- tick 0, which stays when retention removes its neighbours.
 select
     n,
     era,

@@ -49,7 +49,13 @@ fn fitting(events: &[Event]) -> usize {
         bytes += event.payload.get().len();
         bytes <= BYTES_MAX
     };
-    events.iter().take(ROWS_MAX).take_while(fits).count().max(1).min(events.len())
+    events
+        .iter()
+        .take(ROWS_MAX)
+        .take_while(fits)
+        .count()
+        .max(1)
+        .min(events.len())
 }
 
 async fn insert_one(connection: &mut PgConnection, event: &Event) -> Result<()> {
@@ -66,7 +72,10 @@ async fn insert_one(connection: &mut PgConnection, event: &Event) -> Result<()> 
 }
 
 async fn insert(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
-    let headers = events.iter().map(|event| serde_json::to_string(&event.headers)).collect::<Result<Vec<_>, _>>()?;
+    let headers = events
+        .iter()
+        .map(|event| serde_json::to_string(&event.headers))
+        .collect::<Result<Vec<_>, _>>()?;
     let insert = sqlx::query(APPEND)
         .bind(column(events, |event| event.id))
         .bind(column(events, |event| event.event_type.as_str()))
@@ -80,7 +89,10 @@ async fn insert(connection: &mut PgConnection, events: &[Event]) -> Result<()> {
 }
 
 async fn execute(connection: &mut PgConnection, insert: Query<'_, Postgres, PgArguments>) -> Result<()> {
-    insert.execute(connection).await.map_err(|source| driver("append to the outbox", source))?;
+    insert
+        .execute(connection)
+        .await
+        .map_err(|source| driver("append to the outbox", source))?;
     Ok(())
 }
 

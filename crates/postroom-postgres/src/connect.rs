@@ -1,15 +1,18 @@
 //! Connections: a pool for everything that is only tables, and a small one of the reader's, whose plans never change.
 //!
 //! Behind a transaction pooler nothing of a session survives a transaction: no settings, no prepared statements. sqlx
-//! names every statement it prepares, even with its cache off, and sends prepare and execute as two round trips. So there
-//! each use of a connection is one transaction from the moment it leaves the pool until it comes back, SeaORM's included.
+//! names every statement it prepares, even with its cache off, and sends prepare and execute as two round trips. So
+//! there each use of a connection is one transaction from the moment it leaves the pool until it comes back, SeaORM's
+//! included.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Error, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
+use tokio::sync::RwLock;
 
 use crate::error::driver;
 
@@ -17,11 +20,12 @@ const CONNECTIONS_MAX: u32 = 16;
 /// Readers take turns in milliseconds; few of them serve many routes.
 const READERS_MAX: u32 = 4;
 const ACQUIRE_MAX: Duration = Duration::from_secs(10);
-/// A connection that was used this recently is not asked whether it is still there: that would be a round trip each time.
+/// A connection that was used this recently is not asked whether it is still there: that would be a round trip each
+/// time.
 const FRESH_MAX: Duration = Duration::from_secs(2);
 
-/// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a whole
-/// window for each page. The plans do not depend on the parameters, so they are made once.
+/// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a
+/// whole window for each page. The plans do not depend on the parameters, so they are made once.
 const SETTINGS: [(&str, &str); 5] = [
     ("enable_bitmapscan", "off"),
     ("enable_seqscan", "off"),
@@ -30,9 +34,15 @@ const SETTINGS: [(&str, &str); 5] = [
     ("default_transaction_isolation", "read committed"),
 ];
 
+/// How long a connection may take on its way back into its pool.
+const RETURN_MAX: Duration = Duration::from_millis(20);
+
 const POOLER_BEGIN: &str = include_str!("../sql/pooler_begin.sql");
 const POOLER_BEGIN_READER: &str = include_str!("../sql/pooler_begin_reader.sql");
 const POOLER_END: &str = include_str!("../sql/pooler_end.sql");
+
+/// Held for reading by every transaction that is being ended because its connection came back.
+type Ends = Arc<RwLock<()>>;
 
 /// What a store works with.
 #[derive(Debug)]
@@ -46,32 +56,49 @@ pub(crate) struct Pools {
 impl Pools {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(Error::invalid("the address of a PostgreSQL server begins with postgres://"));
+            return Err(Error::invalid(
+                "the address of a PostgreSQL server begins with postgres://",
+            ));
         }
         let (url, is_pooled) = take_pooler(url)?;
         let options =
             PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
         let (main, reader) = if is_pooled {
             let options = options.statement_cache_capacity(0);
+            let ends = Ends::default();
             (
-                one_transaction_each(POOLER_BEGIN).connect_with(options.clone()).await,
-                one_transaction_each(POOLER_BEGIN_READER).max_connections(READERS_MAX).connect_lazy_with(quiet(options)),
+                one_transaction_each(POOLER_BEGIN, &ends)
+                    .connect_with(options.clone())
+                    .await,
+                one_transaction_each(POOLER_BEGIN_READER, &ends)
+                    .max_connections(READERS_MAX)
+                    .connect_lazy_with(quiet(options)),
             )
         } else {
             (pool().connect_with(options.clone()).await, reader(options))
         };
         let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
-        Ok(Self { main, reader, is_pooled })
+        Ok(Self {
+            main,
+            reader,
+            is_pooled,
+        })
     }
 
     pub(crate) fn beside(main: PgPool) -> Self {
         let reader = reader(main.connect_options().as_ref().clone());
-        Self { main, reader, is_pooled: false }
+        Self {
+            main,
+            reader,
+            is_pooled: false,
+        }
     }
 }
 
 fn reader(options: PgConnectOptions) -> PgPool {
-    pool().max_connections(READERS_MAX).connect_lazy_with(quiet(options).options(SETTINGS))
+    pool()
+        .max_connections(READERS_MAX)
+        .connect_lazy_with(quiet(options).options(SETTINGS))
 }
 
 /// A log line for each of many pulses a second helps nobody.
@@ -94,18 +121,43 @@ fn pool() -> PgPoolOptions {
         })
 }
 
-fn one_transaction_each(begin: &'static str) -> PgPoolOptions {
+/// Connections whose every use is one transaction, begun when they leave the pool and ended when they come back.
+///
+/// They come back on tasks of their own, when their users have gone on already. So that what was executed without a
+/// transaction is there for whoever comes next, everybody waits for the ends under way; and a new connection, opened
+/// perhaps because another has not come back yet, gives it time to.
+fn one_transaction_each(begin: &'static str, ends: &Ends) -> PgPoolOptions {
+    let (on_connect, on_acquire, on_release) = (Arc::clone(ends), Arc::clone(ends), Arc::clone(ends));
     PgPoolOptions::new()
         .max_connections(CONNECTIONS_MAX)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
-        .before_acquire(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(|_| true) }))
-        .after_release(|connection, _| Box::pin(async move { end(connection).await.map(|()| true) }))
+        .after_connect(move |connection, _| {
+            let ends = Arc::clone(&on_connect);
+            Box::pin(async move {
+                tokio::time::sleep(RETURN_MAX).await;
+                start(connection, begin, &ends).await
+            })
+        })
+        .before_acquire(move |connection, _| {
+            let ends = Arc::clone(&on_acquire);
+            Box::pin(async move { start(connection, begin, &ends).await.map(|()| true) })
+        })
+        .after_release(move |connection, _| {
+            let ends = Arc::clone(&on_release);
+            Box::pin(async move { end(connection, &ends).await.map(|()| true) })
+        })
 }
 
-/// Commits what [`POOLER_BEGIN`] began; what has failed is rolled back.
-pub(crate) async fn end(connection: &mut PgConnection) -> sqlx::Result<()> {
+async fn start(connection: &mut PgConnection, begin: &'static str, ends: &Ends) -> sqlx::Result<()> {
+    connection.execute(begin).await?;
+    drop(ends.write().await);
+    Ok(())
+}
+
+/// Commits what `begin` began, unless its user has; what has failed is rolled back.
+async fn end(connection: &mut PgConnection, ends: &Ends) -> sqlx::Result<()> {
+    let _under_way = ends.read().await;
     if connection.execute(POOLER_END).await.is_err() {
         connection.execute("rollback").await?;
     }
@@ -121,9 +173,17 @@ fn take_pooler(url: &str) -> Result<(String, bool)> {
     let is_pooled = match ours.as_slice() {
         [] | ["pooler=none"] => false,
         ["pooler=transaction"] => true,
-        _ => return Err(Error::invalid("the address has an unknown pooler; use pooler=transaction or pooler=none, once")),
+        _ => {
+            return Err(Error::invalid(
+                "the address has an unknown pooler; use pooler=transaction or pooler=none, once",
+            ));
+        }
     };
-    let url = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+    let url = if others.is_empty() {
+        address.to_owned()
+    } else {
+        format!("{address}?{}", others.join("&"))
+    };
     Ok((url, is_pooled))
 }
 
@@ -138,7 +198,10 @@ mod tests {
         };
         check("postgres://h/d", ("postgres://h/d", false));
         check("postgres://h/d?pooler=transaction", ("postgres://h/d", true));
-        check("postgres://h/d?a=1&pooler=transaction&b=2", ("postgres://h/d?a=1&b=2", true));
+        check(
+            "postgres://h/d?a=1&pooler=transaction&b=2",
+            ("postgres://h/d?a=1&b=2", true),
+        );
         check("postgres://h/d?pooler=none", ("postgres://h/d", false));
         assert!(take_pooler("postgres://h/d?pooler=statement").is_err());
     }

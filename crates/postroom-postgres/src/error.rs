@@ -9,9 +9,10 @@ pub(crate) fn driver(doing: &str, source: sqlx::Error) -> Error {
     let doing = match state.as_deref() {
         Some("53100") => format!("{doing}: the database's disk is full, make room on it"),
         Some("42P01" | "3F000" | "42883") => format!("{doing}: tables are missing or old, run `postroom migrate`"),
-        Some("42P05" | "26000") => format!(
-            "{doing}: a pooler hands out another session for each transaction, add `pooler=transaction` to the URL"
-        ),
+        // A statement that is there already, or no more; a pooler that takes no settings.
+        Some("42P05" | "26000" | "08P01") => {
+            format!("{doing}: behind a pooler add `pooler=transaction` to the address")
+        }
         // The only details passed on: those of other states may repeat a whole row.
         Some("22P02" | "22P05") => format!("{doing}: {}", detail(&source).unwrap_or("it cannot be read")),
         _ => doing.to_owned(),
@@ -20,11 +21,17 @@ pub(crate) fn driver(doing: &str, source: sqlx::Error) -> Error {
 }
 
 fn state(error: &sqlx::Error) -> Option<String> {
-    error.as_database_error().and_then(|error| error.code()).map(std::borrow::Cow::into_owned)
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .map(std::borrow::Cow::into_owned)
 }
 
 fn detail(error: &sqlx::Error) -> Option<&str> {
-    error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?.detail()
+    error
+        .as_database_error()?
+        .try_downcast_ref::<PgDatabaseError>()?
+        .detail()
 }
 
 fn kind(error: &sqlx::Error, state: Option<&str>) -> ErrorKind {
@@ -41,7 +48,9 @@ fn kind(error: &sqlx::Error, state: Option<&str>) -> ErrorKind {
 fn kind_of_state(state: &str) -> ErrorKind {
     match state {
         "23505" => ErrorKind::Conflict,
-        // A lock or statement that timed out, a server that starts, stops or is a standby, a deadlock, a serialisation failure.
+        "08P01" => ErrorKind::Failed,
+        // A lock or statement that timed out, a server that starts, stops or is a standby, a deadlock, a serialisation
+        // failure.
         "55P03" | "57014" | "25006" | "40001" | "40P01" => ErrorKind::Unavailable,
         _ => match state.get(..2) {
             // Connection, resources (disk, memory, connections), operator (shutdown).

@@ -28,6 +28,11 @@ pub(crate) async fn open_transactions(store: &Postgres) -> Result<Vec<OpenTransa
         .map_err(|source| driver("list open transactions", source))?;
     Ok(rows
         .into_iter()
-        .map(|(session, age_s, query, has_written)| OpenTransaction { session, age_s, query, has_written })
+        .map(|(session, age_s, query, has_written)| OpenTransaction {
+            session,
+            age_s,
+            query,
+            has_written,
+        })
         .collect())
 }

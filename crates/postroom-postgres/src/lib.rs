@@ -1,9 +1,9 @@
 //! Postroom's store on PostgreSQL 13 or later.
 //!
 //! Writers insert into `postroom.outbox` in their own transaction ([`append`], `postroom::append`, or the SQL function
-//! `postroom.emit`). Readers follow *ticks*: numbered snapshots, each with bounds on the ids it can show. What lies between
-//! two ticks is read by primary key, so nothing is skipped, nothing comes twice, a key keeps its order, and a transaction
-//! that stays open delays nobody. `sql/pulse.sql` argues why; it needs no lock, no leader and no superuser.
+//! `postroom.emit`). Readers follow *ticks*: numbered snapshots, each with bounds on the ids it can show. What lies
+//! between two ticks is read by primary key, so nothing is skipped, nothing comes twice, a key keeps its order, and a
+//! transaction that stays open delays nobody. `sql/pulse.sql` argues why; it needs no lock, no leader and no superuser.
 
 mod append;
 mod connect;
@@ -19,12 +19,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{
-    Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result,
-};
+use postroom::{Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::pool::PoolConnection;
-use sqlx::PgPool;
+use sqlx::{Executor, PgPool};
 
 pub use append::{append, emit};
 
@@ -48,8 +46,8 @@ impl Postgres {
     /// Connects, for example to `postgres://app@127.0.0.1/app`. Migrates nothing.
     ///
     /// Behind `PgBouncer` or another pooler in transaction mode add `pooler=transaction` to the address. Every use of a
-    /// connection is then one transaction, also of those that [`Outbox::db`] hands out: what is executed there without a
-    /// transaction commits when its connection goes back.
+    /// connection is then one transaction, also of those that [`Outbox::db`] hands out: what is executed there without
+    /// a transaction commits when its connection goes back.
     pub async fn connect(url: &str) -> Result<Self> {
         Ok(Self::over(Pools::connect(url).await?))
     }
@@ -75,13 +73,20 @@ impl Postgres {
 
     /// A connection of the reader's, with its plans.
     async fn reader(&self) -> Result<PoolConnection<sqlx::Postgres>> {
-        self.pools.reader.acquire().await.map_err(|source| driver("connect to PostgreSQL", source))
+        self.pools
+            .reader
+            .acquire()
+            .await
+            .map_err(|source| driver("connect to PostgreSQL", source))
     }
 
     /// Makes what was done on a connection last. Without a pooler each statement has committed already.
     async fn end(&self, mut connection: PoolConnection<sqlx::Postgres>) -> Result<()> {
         if self.pools.is_pooled {
-            connect::end(&mut connection).await.map_err(|source| driver("commit", source))?;
+            connection
+                .execute("commit")
+                .await
+                .map_err(|source| driver("commit", source))?;
         }
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! Retention: removes old entries that every cursor has passed, and ticks that none needs.
 
 use postroom::{Prune, Result};
+use sqlx::PgConnection;
 
 use crate::Postgres;
 use crate::error::driver;
 
 const PRUNE: &str = include_str!("../sql/prune.sql");
 const PRUNE_TICKS: &str = include_str!("../sql/prune_ticks.sql");
-/// In one call; there are at most 200 new ones a second.
-const TICKS_MAX: i64 = 20_000;
+/// In one statement.
+const TICKS_MAX: u32 = 5_000;
 
 pub(crate) async fn prune(store: &Postgres, prune: &Prune) -> Result<u64> {
     let mut connection = store.reader().await?;
@@ -20,12 +21,21 @@ pub(crate) async fn prune(store: &Postgres, prune: &Prune) -> Result<u64> {
         .fetch_one(&mut *connection)
         .await
         .map_err(|source| driver("remove old entries from the outbox", source))?;
-    sqlx::query(PRUNE_TICKS)
-        .bind(TICKS_MAX)
-        .execute(&mut *connection)
-        .await
-        .map_err(|source| driver("remove old ticks of the outbox", source))?;
+    prune_ticks(&mut connection).await?;
     store.end(connection).await?;
     store.remember_pruned(low);
     Ok(u64::try_from(removed).unwrap_or(0))
+}
+
+async fn prune_ticks(connection: &mut PgConnection) -> Result<()> {
+    loop {
+        let done = sqlx::query(PRUNE_TICKS)
+            .bind(i64::from(TICKS_MAX))
+            .execute(&mut *connection)
+            .await
+            .map_err(|source| driver("remove old ticks of the outbox", source))?;
+        if done.rows_affected() < u64::from(TICKS_MAX) {
+            return Ok(());
+        }
+    }
 }

@@ -23,7 +23,10 @@ pub(crate) async fn pulse(store: &Postgres) -> Result<Pulse> {
         tokio::time::sleep(wait).await;
         beat = self::beat(store).await?;
     }
-    Ok(Pulse { more: beat.wait.is_some(), ..beat.pulse })
+    Ok(Pulse {
+        more: beat.wait.is_some(),
+        ..beat.pulse
+    })
 }
 
 struct Beat {
@@ -36,7 +39,10 @@ struct Beat {
 
 async fn beat(store: &Postgres) -> Result<Beat> {
     let mut connection = store.reader().await?;
-    let row = sqlx::query(PULSE).fetch_one(&mut *connection).await.map_err(|source| driver(DOING, source))?;
+    let row = sqlx::query(PULSE)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|source| driver(DOING, source))?;
     store.end(connection).await?;
     read(&row).map_err(|source| driver(DOING, source))
 }
@@ -51,6 +57,8 @@ fn read(row: &PgRow) -> sqlx::Result<Beat> {
             more: false,
         },
         is_home: row.try_get("is_home")?,
-        wait: row.try_get::<Option<f64>, _>("wait_ms")?.map(|ms| duration(ms / 1000.0)),
+        wait: row
+            .try_get::<Option<f64>, _>("wait_ms")?
+            .map(|ms| duration(ms / 1000.0)),
     })
 }

@@ -21,8 +21,10 @@ const DOING: &str = "read the outbox";
 
 pub(crate) async fn head(store: &Postgres) -> Result<Position> {
     let mut connection = store.reader().await?;
-    let newest: i64 =
-        sqlx::query_scalar(HEAD).fetch_one(&mut *connection).await.map_err(|source| driver(DOING, source))?;
+    let newest: i64 = sqlx::query_scalar(HEAD)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|source| driver(DOING, source))?;
     Ok(at_tick(newest))
 }
 
@@ -30,8 +32,16 @@ pub(crate) async fn read(store: &Postgres, after: Position, limit: usize) -> Res
     let mut connection = store.reader().await?;
     let ticks = ticks(&mut connection, after, limit).await?;
     match cut(&ticks, after, limit)? {
-        Step::Head => Ok(Page { entries: Arc::new([]), window: after, next: after }),
-        Step::Over(tick) => Ok(Page { entries: Arc::new([]), window: after, next: at_tick(tick) }),
+        Step::Head => Ok(Page {
+            entries: Arc::new([]),
+            window: after,
+            next: after,
+        }),
+        Step::Over(tick) => Ok(Page {
+            entries: Arc::new([]),
+            window: after,
+            next: at_tick(tick),
+        }),
         Step::Window(window) => page(store, connection, window, limit).await,
     }
 }
@@ -48,7 +58,10 @@ pub(crate) fn gone(position: Position) -> Error {
 }
 
 fn at_tick(tick: i64) -> Position {
-    Position { from: tick, ..Position::START }
+    Position {
+        from: tick,
+        ..Position::START
+    }
 }
 
 /// A tick without its snapshot: that stays in the database.
@@ -89,7 +102,10 @@ async fn ticks(connection: &mut PgConnection, after: Position, limit: usize) -> 
         .fetch_all(connection)
         .await
         .map_err(|source| driver(DOING, source))?;
-    Ok(rows.into_iter().map(|(n, era, lo, hi, floor)| Tick { n, era, lo, hi, floor }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(n, era, lo, hi, floor)| Tick { n, era, lo, hi, floor })
+        .collect())
 }
 
 /// Cuts the window at `after` out of the ticks from there on: to where it was begun, or else as wide as a page is long.
@@ -100,7 +116,11 @@ fn cut(ticks: &[Tick], after: Position, limit: usize) -> Result<Step> {
         return Err(gone(after));
     };
     let Some(next) = rest.first() else {
-        return if after.to == 0 { Ok(Step::Head) } else { Err(gone(after)) };
+        return if after.to == 0 {
+            Ok(Step::Head)
+        } else {
+            Err(gone(after))
+        };
     };
     // Only behind tick 0 neighbours can be missing. It sees nothing, so the era of the next tick does not matter.
     let has_neighbour = next.n == first.n + 1;
@@ -108,7 +128,10 @@ fn cut(ticks: &[Tick], after: Position, limit: usize) -> Result<Step> {
         return Ok(Step::Over(next.n));
     }
     let width = if after.to != 0 {
-        rest.iter().position(|tick| tick.n == after.to).map(|last| last + 1).ok_or_else(|| gone(after))?
+        rest.iter()
+            .position(|tick| tick.n == after.to)
+            .map(|last| last + 1)
+            .ok_or_else(|| gone(after))?
     } else if has_neighbour {
         let fits = |tick: &&Tick| tick.era == first.era && tick.hi.saturating_sub(first.hi) <= limit;
         rest.iter().take_while(fits).count().max(1)
@@ -136,7 +159,9 @@ async fn page(
 ) -> Result<Page> {
     let asked = store.page_rows.ask(limit);
     let (entries, is_cut) = if window.after < window.hi {
-        take(&mut connection, window, asked).await.map_err(|source| driver(DOING, source))?
+        take(&mut connection, window, asked)
+            .await
+            .map_err(|source| driver(DOING, source))?
     } else {
         (Vec::new(), false)
     };
@@ -147,11 +172,19 @@ async fn page(
     }
     let last = entries.last().map_or(window.after, |entry| entry.id);
     let is_finished = last >= window.hi || (entries.len() < asked && !is_cut);
-    let inside = Position { from: window.from, to: window.to, id: 0 };
+    let inside = Position {
+        from: window.from,
+        to: window.to,
+        id: 0,
+    };
     Ok(Page {
         entries: entries.into(),
         window: inside,
-        next: if is_finished { at_tick(window.to) } else { Position { id: last, ..inside } },
+        next: if is_finished {
+            at_tick(window.to)
+        } else {
+            Position { id: last, ..inside }
+        },
     })
 }
 
@@ -195,7 +228,8 @@ fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
     })
 }
 
-/// Headers are strings, but SQL can insert anything: other values are kept as their JSON text, what is no object is left out.
+/// Headers are strings, but SQL can insert anything: other values are kept as their JSON text, what is no object is
+/// left out.
 fn headers(json: &str) -> Headers {
     serde_json::from_str(json).unwrap_or_else(|_| {
         let values: serde_json::Map<String, Value> = serde_json::from_str(json).unwrap_or_default();
@@ -237,7 +271,13 @@ mod tests {
     use super::*;
 
     fn tick(n: i64, era: i32, lo: i64, hi: i64) -> Tick {
-        Tick { n, era, lo, hi, floor: lo }
+        Tick {
+            n,
+            era,
+            lo,
+            hi,
+            floor: lo,
+        }
     }
 
     fn at(from: i64, to: i64, id: i64) -> Position {
@@ -253,9 +293,22 @@ mod tests {
 
     #[test]
     fn a_window_is_as_wide_as_a_page_is_long() {
-        let ticks = [tick(5, 1, 0, 100), tick(6, 1, 100, 200), tick(7, 1, 90, 300), tick(8, 1, 300, 1_300)];
-        assert_eq!(window(&ticks, at(5, 0, 0), 200), (5, 7, 90, 300), "two ticks, from the lowest of their bounds");
-        assert_eq!(window(&ticks, at(5, 0, 0), 10), (5, 6, 100, 200), "at least the next tick");
+        let ticks = [
+            tick(5, 1, 0, 100),
+            tick(6, 1, 100, 200),
+            tick(7, 1, 90, 300),
+            tick(8, 1, 300, 1_300),
+        ];
+        assert_eq!(
+            window(&ticks, at(5, 0, 0), 200),
+            (5, 7, 90, 300),
+            "two ticks, from the lowest of their bounds"
+        );
+        assert_eq!(
+            window(&ticks, at(5, 0, 0), 10),
+            (5, 6, 100, 200),
+            "at least the next tick"
+        );
         assert_eq!(window(&ticks[2..], at(7, 0, 0), 10), (7, 8, 300, 1_300));
     }
 
@@ -263,19 +316,32 @@ mod tests {
     fn a_window_that_was_begun_keeps_its_end() {
         let ticks = [tick(5, 1, 0, 100), tick(6, 1, 100, 200), tick(7, 1, 90, 300)];
         assert_eq!(window(&ticks, at(5, 6, 150), 1_000), (5, 6, 150, 200));
-        assert_eq!(window(&ticks, at(5, 7, 0), 1), (5, 7, 90, 300), "nothing taken yet: from its lower bound");
+        assert_eq!(
+            window(&ticks, at(5, 7, 0), 1),
+            (5, 7, 90, 300),
+            "nothing taken yet: from its lower bound"
+        );
     }
 
     #[test]
     fn an_era_ends_a_window() {
-        let ticks = [tick(5, 1, 0, 100), tick(6, 1, 100, 100), tick(7, 2, 100, 100), tick(8, 2, 100, 120)];
+        let ticks = [
+            tick(5, 1, 0, 100),
+            tick(6, 1, 100, 100),
+            tick(7, 2, 100, 100),
+            tick(8, 2, 100, 120),
+        ];
         assert_eq!(window(&ticks, at(5, 0, 0), 1_000), (5, 6, 100, 100));
         assert_eq!(cut(&ticks[1..], at(6, 0, 0), 1_000).unwrap(), Step::Over(7));
     }
 
     #[test]
     fn the_start_reaches_over_ticks_that_retention_removed() {
-        let ticks = [tick(0, 1, 0, 0), tick(900, 3, 80_000, 90_000), tick(901, 3, 90_000, 90_001)];
+        let ticks = [
+            tick(0, 1, 0, 0),
+            tick(900, 3, 80_000, 90_000),
+            tick(901, 3, 90_000, 90_001),
+        ];
         assert_eq!(window(&ticks, Position::START, 1_000), (0, 900, 0, 90_000));
         assert_eq!(window(&ticks, at(0, 900, 7), 1_000), (0, 900, 7, 90_000));
     }

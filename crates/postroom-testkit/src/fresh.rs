@@ -67,7 +67,10 @@ pub async fn sqlite() -> Fresh {
 impl Fresh {
     async fn open(home: Home) -> Self {
         let store = must(home.connect().await, "connect to a fresh database");
-        must(migration::up(store.db(), "postroom", store.migrations()).await, "migrate a fresh database");
+        must(
+            migration::up(store.db(), "postroom", store.migrations()).await,
+            "migrate a fresh database",
+        );
         Self {
             overlapping_writers: !matches!(home, Home::Sqlite(_)),
             keeps_json_text: !matches!(home, Home::Postgres(_)),
@@ -158,8 +161,14 @@ struct Own {
 impl Own {
     async fn create(admin_url: &str) -> Self {
         let name = format!("{NAME_PREFIX}{}", Uuid::now_v7().simple());
-        let own = Self { admin_url: admin_url.to_owned(), name };
-        must(own.execute(&format!("create database {}", own.name)).await, "create a database for a test");
+        let own = Self {
+            admin_url: admin_url.to_owned(),
+            name,
+        };
+        must(
+            own.execute(&format!("create database {}", own.name)).await,
+            "create a database for a test",
+        );
         own
     }
 
@@ -170,16 +179,24 @@ impl Own {
     /// Runs one statement of the administrator's.
     async fn execute(&self, statement: &str) -> Result<()> {
         let db = connect(&self.admin_url, 1).await?;
-        db.execute_unprepared(statement).await.map_err(|source| Error::db(statement, source))?;
+        db.execute_unprepared(statement)
+            .await
+            .map_err(|source| Error::db(statement, source))?;
         Ok(db.close().await?)
     }
 
     async fn remove(&self) -> Result<()> {
         if self.admin_url.starts_with("postgres") {
-            return self.execute(&format!("drop database if exists {} with (force)", self.name)).await;
+            return self
+                .execute(&format!("drop database if exists {} with (force)", self.name))
+                .await;
         }
         // A transaction somebody forgot must not hold up the end of a test for long.
-        self.execute(&format!("set session lock_wait_timeout = 3; drop database if exists {}", self.name)).await
+        self.execute(&format!(
+            "set session lock_wait_timeout = 3; drop database if exists {}",
+            self.name
+        ))
+        .await
     }
 }
 
@@ -188,7 +205,9 @@ impl Drop for Own {
     fn drop(&mut self) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+                let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                    return;
+                };
                 if let Err(error) = runtime.block_on(self.remove()) {
                     tracing::warn!(database = %self.name, error = error.report(), "left a test's database behind");
                 }
@@ -210,15 +229,25 @@ pub(crate) fn variable(name: &str) -> String {
 /// A pool without statement logging.
 async fn connect(url: &str, connections_max: u32) -> Result<DatabaseConnection> {
     let mut options = ConnectOptions::new(url);
-    options.max_connections(connections_max).sqlx_logging(false).connect_timeout(CONNECT_MAX);
-    Database::connect(options).await.map_err(|source| Error::db("connect to the test database", source))
+    options
+        .max_connections(connections_max)
+        .sqlx_logging(false)
+        .connect_timeout(CONNECT_MAX);
+    Database::connect(options)
+        .await
+        .map_err(|source| Error::db("connect to the test database", source))
 }
 
 /// The same address with another database.
 fn with_database(url: &str, name: &str) -> String {
-    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let (address, query) = url
+        .split_once('?')
+        .map_or((url, None), |(address, query)| (address, Some(query)));
     let host_from = address.find("://").map_or(0, |at| at + 3);
-    let host_to = address.get(host_from..).and_then(|host| host.find('/')).map_or(address.len(), |at| host_from + at);
+    let host_to = address
+        .get(host_from..)
+        .and_then(|host| host.find('/'))
+        .map_or(address.len(), |at| host_from + at);
     let server = address.get(..host_to).unwrap_or(address);
     match query {
         Some(query) => format!("{server}/{name}?{query}"),
@@ -238,7 +267,10 @@ mod tests {
     fn only_the_database_of_an_address_changes() {
         let check = |url: &str, expected: &str| assert_eq!(with_database(url, "new"), expected);
         check("postgres://me@127.0.0.1:5/postgres", "postgres://me@127.0.0.1:5/new");
-        check("mysql://me:pw@host/old?ssl-mode=disabled", "mysql://me:pw@host/new?ssl-mode=disabled");
+        check(
+            "mysql://me:pw@host/old?ssl-mode=disabled",
+            "mysql://me:pw@host/new?ssl-mode=disabled",
+        );
         check("postgres://host", "postgres://host/new");
     }
 }

@@ -53,7 +53,10 @@ impl History {
     /// Compares with what was committed.
     pub fn check(&self, truth: &Truth) -> Findings {
         let committed = |key: &str| truth.get(key).copied().unwrap_or(0);
-        let mut findings = Findings { events: truth.values().copied().map(u64::from).sum(), ..Findings::default() };
+        let mut findings = Findings {
+            events: truth.values().copied().map(u64::from).sum(),
+            ..Findings::default()
+        };
         let mut found: u64 = 0;
         for (key, versions) in &self.keys {
             found += findings.add_key(versions, committed(key));
@@ -65,7 +68,10 @@ impl History {
     /// The first `max` keys on which something is wrong, in words, for a person who has to find out why.
     pub fn explain(&self, truth: &Truth, max: usize) -> Vec<String> {
         let none = Vec::new();
-        let mut keys: Vec<&String> = truth.keys().chain(self.keys.keys().filter(|key| !truth.contains_key(*key))).collect();
+        let mut keys: Vec<&String> = truth
+            .keys()
+            .chain(self.keys.keys().filter(|key| !truth.contains_key(*key)))
+            .collect();
         keys.sort();
         let words = keys.into_iter().filter_map(|key| {
             let committed = truth.get(key).copied().unwrap_or(0);
@@ -119,12 +125,21 @@ enum Sight {
 
 impl Seen {
     fn new(committed: u32) -> Self {
-        Self { committed, bits: vec![0; committed as usize / 64 + 1], phantoms: HashSet::new(), found: 0 }
+        Self {
+            committed,
+            bits: vec![0; committed as usize / 64 + 1],
+            phantoms: HashSet::new(),
+            found: 0,
+        }
     }
 
     fn insert(&mut self, version: u32) -> Sight {
         if version == 0 || version > self.committed {
-            return if self.phantoms.insert(version) { Sight::Phantom } else { Sight::Again };
+            return if self.phantoms.insert(version) {
+                Sight::Phantom
+            } else {
+                Sight::Again
+            };
         }
         let bit = 1_u64 << (version % 64);
         match self.bits.get_mut(version as usize / 64) {
@@ -140,13 +155,21 @@ impl Seen {
 
 /// Where a key's history first leaves 1, 2, 3 …, or that it ends too early.
 fn explain_key(key: &str, versions: &[u32], committed: u32) -> Option<String> {
-    let wrong = versions.iter().zip(1..).position(|(version, expected)| *version != expected);
+    let wrong = versions
+        .iter()
+        .zip(1..)
+        .position(|(version, expected)| *version != expected);
     match wrong {
         Some(at) => {
             let around: Vec<u32> = versions.iter().skip(at.saturating_sub(3)).take(8).copied().collect();
-            Some(format!("{key}: of {committed} committed, number {} to arrive is not it: … {around:?} …", at + 1))
+            Some(format!(
+                "{key}: of {committed} committed, number {} to arrive is not it: … {around:?} …",
+                at + 1
+            ))
         }
-        None if versions.len() != committed as usize => Some(format!("{key}: {} arrived of {committed} committed", versions.len())),
+        None if versions.len() != committed as usize => {
+            Some(format!("{key}: {} arrived of {committed} committed", versions.len()))
+        }
         None => None,
     }
 }
@@ -163,10 +186,20 @@ mod tests {
             history.record(key, *version);
         }
         let found = history.check(&truth);
-        let found_numbers = (found.events, found.lost, found.phantom, found.double_effects, found.order_violations);
+        let found_numbers = (
+            found.events,
+            found.lost,
+            found.phantom,
+            found.double_effects,
+            found.order_violations,
+        );
         assert_eq!(found_numbers, expected, "truth {truth:?}, arrivals {arrivals:?}");
         assert_eq!(found.is_exact(), expected.1 + expected.2 + expected.3 + expected.4 == 0);
-        assert_eq!(found.is_exact(), history.explain(&truth, 10).is_empty(), "what is wrong can be explained");
+        assert_eq!(
+            found.is_exact(),
+            history.explain(&truth, 10).is_empty(),
+            "what is wrong can be explained"
+        );
     }
 
     #[test]
@@ -193,7 +226,11 @@ mod tests {
 
     #[test]
     fn what_came_again_is_a_double_effect_and_not_disorder() {
-        check(&[("a", 3)], &[("a", 1), ("a", 2), ("a", 1), ("a", 2), ("a", 3)], (3, 0, 0, 2, 0));
+        check(
+            &[("a", 3)],
+            &[("a", 1), ("a", 2), ("a", 1), ("a", 2), ("a", 3)],
+            (3, 0, 0, 2, 0),
+        );
         check(&[("a", 1)], &[("a", 1), ("a", 1), ("a", 1)], (1, 0, 0, 2, 0));
     }
 
@@ -201,7 +238,11 @@ mod tests {
     fn what_came_after_its_successor_is_out_of_order() {
         check(&[("a", 3)], &[("a", 1), ("a", 3), ("a", 2)], (3, 0, 0, 0, 1));
         check(&[("a", 3)], &[("a", 3), ("a", 2), ("a", 1)], (3, 0, 0, 0, 2));
-        check(&[("a", 2), ("b", 2)], &[("b", 2), ("a", 1), ("a", 2), ("b", 1)], (4, 0, 0, 0, 1));
+        check(
+            &[("a", 2), ("b", 2)],
+            &[("b", 2), ("a", 1), ("a", 2), ("b", 1)],
+            (4, 0, 0, 0, 1),
+        );
     }
 
     #[test]
@@ -224,13 +265,24 @@ mod tests {
         let mut truth: Truth = keys.into_iter().map(|key| (key, 10_000)).collect();
         assert!(history.check(&truth).is_exact());
         truth.insert("key-7".to_owned(), 10_002);
-        assert_eq!(history.check(&truth), Findings { events: 1_000_002, lost: 2, ..Findings::default() });
+        assert_eq!(
+            history.check(&truth),
+            Findings {
+                events: 1_000_002,
+                lost: 2,
+                ..Findings::default()
+            }
+        );
         assert_eq!(history.explain(&truth, 10), ["key-7: 10000 arrived of 10002 committed"]);
     }
 
     #[test]
     fn findings_have_the_documented_names() {
-        let json = serde_json::to_value(Findings { events: 1, ..Findings::default() }).unwrap();
+        let json = serde_json::to_value(Findings {
+            events: 1,
+            ..Findings::default()
+        })
+        .unwrap();
         let expected = serde_json::json!(
             { "events": 1, "lost": 0, "phantom": 0, "double_effects": 0, "order_violations": 0 }
         );

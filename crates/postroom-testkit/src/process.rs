@@ -1,6 +1,7 @@
 //! A child process to be killed or paused: only the one started here, by its own pid.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,6 +12,9 @@ use tokio::time::{Instant, sleep};
 
 /// Between two looks at a process that is to end.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// A signal that has no effect by then never will.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// A process of ours. Dropping it kills it.
 #[derive(Debug)]
@@ -33,7 +37,9 @@ impl Process {
     /// Starts a command that may have an environment, a folder, a user and pipes of its own.
     pub fn run(command: &mut Command) -> Result<Self> {
         let program = command.get_program().display().to_string();
-        let child = command.spawn().map_err(|source| failed(format!("run {program}"), source))?;
+        let child = command
+            .spawn()
+            .map_err(|source| failed(format!("run {program}"), source))?;
         Ok(Self { child })
     }
 
@@ -50,12 +56,25 @@ impl Process {
     /// SIGKILL, and waits until it is gone: nothing of it runs any more.
     pub fn kill9(&mut self) -> Result<ExitStatus> {
         self.child.kill().map_err(|source| failed("kill a process", source))?;
-        self.child.wait().map_err(|source| failed("wait for a killed process", source))
+        self.child
+            .wait()
+            .map_err(|source| failed("wait for a killed process", source))
     }
 
-    /// SIGSTOP: it keeps its connections and locks, and does nothing.
+    /// SIGSTOP, and waits until it stands: it keeps its connections and locks, and does nothing.
     pub fn stop(&mut self) -> Result<()> {
-        self.signal("STOP")
+        self.signal("STOP")?;
+        let start = Instant::now();
+        while !self.is_stopped()? {
+            if start.elapsed() > STOP_MAX {
+                return Err(Error::new(
+                    ErrorKind::Failed,
+                    format!("a process still runs {STOP_MAX:?} after SIGSTOP"),
+                ));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// SIGCONT: it goes on as if no time had passed.
@@ -72,18 +91,48 @@ impl Process {
     pub fn signal(&mut self, name: &str) -> Result<()> {
         // Until we have waited for it the pid is its own; after that it may be somebody else's.
         if self.status()?.is_some() {
-            return Err(Error::new(ErrorKind::NotFound, format!("send {name} to a process that has ended")));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("send {name} to a process that has ended"),
+            ));
         }
         let sent = Command::new("sh")
             .args(["-c", r#"kill -s "$0" -- "$1""#, name, &self.pid().to_string()])
             .status()
             .map_err(|source| failed("run kill", source))?;
-        if sent.success() { Ok(()) } else { Err(Error::new(ErrorKind::Failed, format!("send {name} to a process: {sent}"))) }
+        if sent.success() {
+            Ok(())
+        } else {
+            Err(Error::new(
+                ErrorKind::Failed,
+                format!("send {name} to a process: {sent}"),
+            ))
+        }
+    }
+
+    /// Every thread of it stands.
+    fn is_stopped(&self) -> Result<bool> {
+        let threads = format!("/proc/{}/task", self.pid());
+        for thread in fs::read_dir(threads)
+            .map_err(|source| failed("look at a process", source))?
+            .flatten()
+        {
+            // A thread that ends meanwhile does nothing any more either.
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the program's name, which stands in parentheses and may hold some itself.
+            let is_running = stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('T'));
+            if is_running {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// How it ended; `None` while it runs or is stopped.
     pub fn status(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().map_err(|source| failed("look after a process", source))
+        self.child
+            .try_wait()
+            .map_err(|source| failed("look after a process", source))
     }
 
     /// Waits until it has ended by itself, at most `limit`.
@@ -94,7 +143,10 @@ impl Process {
                 return Ok(status);
             }
             if start.elapsed() > limit {
-                return Err(Error::new(ErrorKind::Failed, format!("a process still runs after {limit:?}")));
+                return Err(Error::new(
+                    ErrorKind::Failed,
+                    format!("a process still runs after {limit:?}"),
+                ));
             }
             sleep(LOOK).await;
         }

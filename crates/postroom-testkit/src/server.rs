@@ -101,7 +101,11 @@ impl Server {
             };
             if start.elapsed() > ANSWER_MAX {
                 let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                return Err(Error::caused(ErrorKind::Unavailable, format!("start {:?}; its log: {log}", self.kind), error));
+                return Err(Error::caused(
+                    ErrorKind::Unavailable,
+                    format!("start {:?}; its log: {log}", self.kind),
+                    error,
+                ));
             }
             sleep(LOOK).await;
         }
@@ -135,27 +139,45 @@ impl Server {
         fs::create_dir_all(&self.folder).map_err(|source| failed("make the server's folder", source))?;
         fs::write(self.folder.join("accounts.sql"), ACCOUNTS).map_err(|source| failed("write the accounts", source))?;
         if let Some((uid, gid)) = self.user {
-            chown(&self.folder, Some(uid), Some(gid)).map_err(|source| failed("give the folder to the server", source))?;
+            chown(&self.folder, Some(uid), Some(gid))
+                .map_err(|source| failed("give the folder to the server", source))?;
         }
         let mut install = match self.kind {
             Kind::Postgres => {
                 let mut initdb = self.command(&Path::new(&variable("POSTROOM_TEST_POSTGRES_BIN")).join("initdb"));
-                initdb.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync", "-D", "data"]);
+                initdb.args([
+                    "--auth=trust",
+                    "--username=postgres",
+                    "--encoding=UTF8",
+                    "--no-locale",
+                    "--no-sync",
+                    "-D",
+                    "data",
+                ]);
                 initdb
             }
             Kind::Mariadb => {
                 let mut install = self.command(&beside(&variable("POSTROOM_TEST_MARIADB_BIN"), "mariadb-install-db"));
-                install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+                install.args([
+                    "--no-defaults",
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                ]);
                 install.arg(format!("--datadir={}", self.folder.join("data").display()));
                 install
             }
         };
-        let done = install.output().map_err(|source| failed("install the server's data", source))?;
+        let done = install
+            .output()
+            .map_err(|source| failed("install the server's data", source))?;
         if done.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&done.stderr);
-        Err(Error::new(ErrorKind::Failed, format!("install the server's data: {}: {said}", done.status)))
+        Err(Error::new(
+            ErrorKind::Failed,
+            format!("install the server's data: {}: {said}", done.status),
+        ))
     }
 
     /// Runs the server if it does not run, and connects once. After a SIGKILL the first tries may end at once, because
@@ -169,21 +191,33 @@ impl Server {
             self.process = Some(Process::run(&mut self.server_command()?)?);
         }
         let mut options = ConnectOptions::new(self.url());
-        options.max_connections(1).sqlx_logging(false).acquire_timeout(Duration::from_secs(2));
+        options
+            .max_connections(1)
+            .sqlx_logging(false)
+            .acquire_timeout(Duration::from_secs(2));
         let db = Database::connect(options).await?;
         db.ping().await?;
         Ok(db.close().await?)
     }
 
     fn server_command(&self) -> Result<Command> {
-        let log = fs::File::options().append(true).create(true).open(self.folder.join("log"));
+        let log = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.folder.join("log"));
         let log = log.map_err(|source| failed("open the server's log", source))?;
-        let errors = log.try_clone().map_err(|source| failed("open the server's log", source))?;
+        let errors = log
+            .try_clone()
+            .map_err(|source| failed("open the server's log", source))?;
         let mut command = match self.kind {
             Kind::Postgres => {
                 let mut server = self.command(&Path::new(&variable("POSTROOM_TEST_POSTGRES_BIN")).join("postgres"));
                 server.args(["-D", "data", "-p", &self.port.to_string()]);
-                for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_prepared_transactions=50"] {
+                for setting in [
+                    "listen_addresses=127.0.0.1",
+                    "unix_socket_directories=",
+                    "max_prepared_transactions=50",
+                ] {
                     server.args(["-c", setting]);
                 }
                 server.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
@@ -192,7 +226,12 @@ impl Server {
             Kind::Mariadb => {
                 let mut server = self.command(Path::new(&variable("POSTROOM_TEST_MARIADB_BIN")));
                 let data = self.folder.join("data");
-                server.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"]);
+                server.args([
+                    "--no-defaults",
+                    "--bind-address=127.0.0.1",
+                    "--skip-name-resolve",
+                    "--skip-log-bin",
+                ]);
                 server.args(["--character-set-server=utf8mb4", "--log-bin-trust-function-creators=1"]);
                 server.args([
                     format!("--port={}", self.port),
@@ -212,7 +251,12 @@ impl Server {
     /// A program in the server's folder, as the server's user.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.folder).env("HOME", &self.folder).stdin(Stdio::null());
+        command
+            .current_dir(&self.folder)
+            .env("HOME", &self.folder)
+            .stdin(Stdio::null());
+        // A MariaDB that starts removes the temporary tables of any other that shares its folder for them.
+        command.env("TMPDIR", &self.folder);
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
@@ -240,7 +284,10 @@ impl Drop for Server {
 
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|source| failed("find a free port", source))?;
-    Ok(listener.local_addr().map_err(|source| failed("find a free port", source))?.port())
+    Ok(listener
+        .local_addr()
+        .map_err(|source| failed("find a free port", source))?
+        .port())
 }
 
 /// The account of this name when we are root, nobody in particular otherwise.
@@ -256,13 +303,19 @@ fn user(name: &str) -> Result<Option<(u32, u32)>> {
         let ids = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
         is_it.then_some(ids)
     });
-    found.map(Some).ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no account {name} to run the server as")))
+    found
+        .map(Some)
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no account {name} to run the server as")))
 }
 
 /// The program in the folder of another one if it is there, otherwise wherever the PATH finds it.
 fn beside(program: &str, name: &str) -> PathBuf {
     let neighbour = Path::new(program).with_file_name(name);
-    if neighbour.exists() { neighbour } else { PathBuf::from(name) }
+    if neighbour.exists() {
+        neighbour
+    } else {
+        PathBuf::from(name)
+    }
 }
 
 fn failed(doing: impl Into<String>, source: std::io::Error) -> Error {

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use postroom::table::{Table, named};
 use postroom::{
     Entry, Error, ErrorKind, Event, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result,
 };
-use postroom::table::{Table, named};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult, Statement, Value};
 use serde_json::value::RawValue;
@@ -43,13 +43,19 @@ impl Twin {
     async fn query(&self, sql: &str, values: Vec<Value>) -> Result<Vec<QueryResult>> {
         let db = self.db();
         let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-        db.query_all_raw(statement).await.map_err(|source| Error::db("read as a broken twin does", source))
+        db.query_all_raw(statement)
+            .await
+            .map_err(|source| Error::db("read as a broken twin does", source))
     }
 
     async fn select(&self, after: Position, limit: usize) -> Result<Vec<QueryResult>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        // No page is larger than what a subscriber settles at once, since a page of `Xmin` cannot be settled in the middle.
+        let limit = Ord::min(i64::try_from(limit).unwrap_or(i64::MAX), 100);
         match self {
-            Self::Xmin(_) => self.query(XMIN, vec![after.from.to_string().into(), after.id.into(), limit.into()]).await,
+            Self::Xmin(_) => {
+                self.query(XMIN, vec![after.from.to_string().into(), after.id.into(), limit.into()])
+                    .await
+            }
             Self::NaiveId(store) => {
                 let sql = match store.db().get_database_backend() {
                     DbBackend::Postgres => NAIVE_ID_POSTGRES,
@@ -66,7 +72,11 @@ impl Twin {
         let id = row.try_get("", "id")?;
         Ok(match self {
             Self::NaiveId(_) => Position { id, ..Position::START },
-            Self::Xmin(_) => Position { from: row.try_get("", "tx")?, to: 0, id },
+            Self::Xmin(_) => Position {
+                from: row.try_get("", "tx")?,
+                to: 0,
+                id,
+            },
         })
     }
 
@@ -80,7 +90,9 @@ impl Twin {
                     _ => Table::Outbox,
                 };
                 let mut select = Query::select();
-                select.expr_as(Expr::col("id").max(), "head").from(named(self.db(), table));
+                select
+                    .expr_as(Expr::col("id").max(), "head")
+                    .from(named(self.db(), table));
                 self.db().query_all(&select).await?
             }
         };
@@ -101,21 +113,35 @@ impl Outbox for Twin {
 
     /// Only looks: these designs have nothing to make readable.
     async fn pulse(&self) -> Result<Pulse> {
-        Ok(Pulse { head: self.newest().await?, ..Pulse::default() })
+        Ok(Pulse {
+            head: self.newest().await?,
+            ..Pulse::default()
+        })
     }
 
     async fn read(&self, after: Position, limit: usize) -> Result<Page> {
         let rows = self.select(after, limit).await?;
         let next = rows.last().map_or(Ok(after), |row| self.position(row))?;
         let entries: Vec<Entry> = rows.iter().map(read_entry).collect::<Result<_>>()?;
-        Ok(Page { entries: entries.into(), window: after, next })
+        Ok(Page {
+            entries: entries.into(),
+            window: after,
+            next,
+        })
     }
 
     async fn head(&self) -> Result<Position> {
         let newest = self.newest().await?;
         Ok(match self {
-            Self::NaiveId(_) => Position { id: newest, ..Position::START },
-            Self::Xmin(_) => Position { from: newest - 1, to: 0, id: i64::MAX },
+            Self::NaiveId(_) => Position {
+                id: newest,
+                ..Position::START
+            },
+            Self::Xmin(_) => Position {
+                from: newest - 1,
+                to: 0,
+                id: i64::MAX,
+            },
         })
     }
 
@@ -148,7 +174,11 @@ fn read_entry(row: &QueryResult) -> Result<Entry> {
         headers: serde_json::from_str(&row.try_get::<String>("", "headers")?)?,
         occurred_at: read_micros(row, "occurred_us")?,
     };
-    Ok(Entry { id: row.try_get("", "id")?, event, created_at: read_micros(row, "created_us")? })
+    Ok(Entry {
+        id: row.try_get("", "id")?,
+        event,
+        created_at: read_micros(row, "created_us")?,
+    })
 }
 
 fn read_micros(row: &QueryResult, column: &str) -> Result<OffsetDateTime> {

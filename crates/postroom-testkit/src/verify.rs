@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postroom::table::{Table as PlatformTable, named};
 use postroom::{BatchHandler, DomainEvent, Error, ErrorKind, Event, Inspect, Outbox, Relay, Result, Start, Subscriber};
 use sea_orm::sea_query::{Alias, ColumnDef, Expr, ExprTrait, Order, Query, Table};
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend};
@@ -91,13 +92,20 @@ impl Run {
     /// Waits until a relay has registered the subscriber: what is written from now on is for it.
     pub async fn until_registered(&self, store: &dyn Inspect) -> Result<()> {
         let begun = Instant::now();
-        while !postroom::inspect::status(store).await?.routes.iter().any(|route| route.route == self.group()) {
+        while !self.is_registered(store.db()).await? {
             if begun.elapsed() > QUIET_MAX {
                 return Err(Error::new(ErrorKind::Unavailable, "no relay has registered the subscriber of this run"));
             }
             sleep(Duration::from_millis(20)).await;
         }
         Ok(())
+    }
+
+    async fn is_registered(&self, db: &DatabaseConnection) -> Result<bool> {
+        let mut select = Query::select();
+        select.column("route").from(named(db, PlatformTable::Cursor)).and_where(Expr::col("route").eq(self.group()));
+        let row = db.query_one(&select).await.map_err(|source| Error::db("look for the subscriber", source))?;
+        Ok(row.is_some())
     }
 
     /// The subscriber's name.
@@ -159,8 +167,17 @@ impl Run {
         }
     }
 
-    /// Drops the tables of all runs.
+    /// Forgets the subscriber and drops the tables of all runs. The relays must be gone.
     pub async fn remove(&self, store: &dyn Inspect) -> Result<()> {
+        let begun = Instant::now();
+        while let Err(error) = postroom::inspect::forget(store, &self.group(), "verify").await {
+            match error.kind() {
+                ErrorKind::NotFound => break,
+                // A relay that was killed keeps its lease until it runs out.
+                ErrorKind::Conflict if begun.elapsed() < QUIET_MAX => sleep(Duration::from_millis(100)).await,
+                _ => return Err(error),
+            }
+        }
         Workload::remove(store.db()).await?;
         let mut drop = Table::drop();
         drop.table(Alias::new(EFFECT)).if_exists();

@@ -4,20 +4,21 @@
 //! aggregates themselves say in the end what was committed. The rest is malice: transactions that wrote
 //! elsewhere before, commits that come late, rollbacks, savepoints, two aggregates in any order (deadlocks).
 
+mod plan;
+
 use std::time::Duration;
 
 use postroom::{DomainEvent, Error, ErrorKind, Event, Result, table};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use sea_orm::sea_query::{Alias, ColumnDef, Expr, ExprTrait, Query, Table};
-use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, TransactionTrait,
-};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, TransactionTrait};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use self::plan::{Plan, Savepoint, millis};
 use crate::history::Truth;
 
 const AGGREGATE: &str = "verify_aggregate";
@@ -47,7 +48,11 @@ impl DomainEvent for Change {
 impl Change {
     /// The change an event reports; `None` when it is somebody else's event.
     pub fn of(event: &Event) -> Result<Option<Self>> {
-        if event.event_type == Self::TYPE { event.decode().map(Some) } else { Ok(None) }
+        if event.event_type == Self::TYPE {
+            event.decode().map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -79,7 +84,12 @@ pub struct Tally {
 
 impl Default for Workload {
     fn default() -> Self {
-        Self { prefix: "k".to_owned(), writers: 16, keys: 512, seed: 1 }
+        Self {
+            prefix: "k".to_owned(),
+            writers: 16,
+            keys: 512,
+            seed: 1,
+        }
     }
 }
 
@@ -97,11 +107,23 @@ impl Workload {
             db.execute(&create).await.map_err(doing)?;
         }
         for (table, key, count, names) in [
-            (AGGREGATE, "key", "ver", (0..self.keys).map(|key| self.key(key)).collect::<Vec<_>>()),
-            (ELSEWHERE, "writer", "count", (0..self.writers).map(|writer| self.key(writer)).collect()),
+            (
+                AGGREGATE,
+                "key",
+                "ver",
+                (0..self.keys).map(|key| self.key(key)).collect::<Vec<_>>(),
+            ),
+            (
+                ELSEWHERE,
+                "writer",
+                "count",
+                (0..self.writers).map(|writer| self.key(writer)).collect(),
+            ),
         ] {
             let mut insert = Query::insert();
-            insert.into_table(Alias::new(table)).columns([key, count].map(Alias::new));
+            insert
+                .into_table(Alias::new(table))
+                .columns([key, count].map(Alias::new));
             for name in names {
                 insert.values_panic([name.into(), 0_i64.into()]);
             }
@@ -136,8 +158,13 @@ impl Workload {
     /// What was committed. Final once [`Workload::run`] has returned.
     pub async fn truth(&self, db: &DatabaseConnection) -> Result<Truth> {
         let mut select = Query::select();
-        select.columns(["key", "ver"].map(Alias::new)).from(Alias::new(AGGREGATE));
-        let rows = db.query_all(&select).await.map_err(|source| Error::db("read what was committed", source))?;
+        select
+            .columns(["key", "ver"].map(Alias::new))
+            .from(Alias::new(AGGREGATE));
+        let rows = db
+            .query_all(&select)
+            .await
+            .map_err(|source| Error::db("read what was committed", source))?;
         let mut truth = Truth::new();
         for row in rows {
             let key: String = row.try_get("", "key")?;
@@ -154,7 +181,9 @@ impl Workload {
         for table in [AGGREGATE, ELSEWHERE] {
             let mut drop = Table::drop();
             drop.table(Alias::new(table)).if_exists();
-            db.execute(&drop).await.map_err(|source| Error::db("drop the tables of the workload", source))?;
+            db.execute(&drop)
+                .await
+                .map_err(|source| Error::db("drop the tables of the workload", source))?;
         }
         Ok(())
     }
@@ -180,63 +209,6 @@ impl Workload {
     }
 }
 
-/// One transaction, drawn before it begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Plan {
-    is_repeatable_read: bool,
-    /// Writes another table first; on PostgreSQL that draws the transaction's id long before its events.
-    is_elsewhere_first: bool,
-    /// Between that and the first aggregate.
-    pause: Duration,
-    /// Which aggregates, in this order, and how many events for each.
-    steps: Vec<(u32, u32)>,
-    savepoint: Option<Savepoint>,
-    /// Between the last write and the end.
-    late: Duration,
-    is_rolled_back: bool,
-}
-
-/// One more event of the first aggregate, in a savepoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Savepoint {
-    Released,
-    RolledBack,
-}
-
-impl Plan {
-    fn draw(rng: &mut StdRng, keys: u32) -> Self {
-        let mut steps = vec![Self::draw_step(rng, keys)];
-        if rng.random_bool(0.2) {
-            steps.push(Self::draw_step(rng, keys));
-        }
-        Self {
-            is_repeatable_read: rng.random_bool(0.1),
-            is_elsewhere_first: rng.random_bool(0.5),
-            pause: if rng.random_bool(0.2) { millis(rng, 5) } else { Duration::ZERO },
-            steps,
-            savepoint: rng.random_bool(0.3).then(|| {
-                if rng.random_bool(0.34) { Savepoint::RolledBack } else { Savepoint::Released }
-            }),
-            late: match rng.random_range(0..1_000) {
-                0..5 => millis(rng, 2_000),
-                5..305 => millis(rng, 25),
-                _ => Duration::ZERO,
-            },
-            is_rolled_back: rng.random_bool(0.08),
-        }
-    }
-
-    fn draw_step(rng: &mut StdRng, keys: u32) -> (u32, u32) {
-        let hot = if rng.random_bool(0.4) { keys.div_ceil(32) } else { keys };
-        let events = if rng.random_bool(0.01) { 300 } else { rng.random_range(1..=4) };
-        (rng.random_range(0..hot), events)
-    }
-}
-
-fn millis(rng: &mut StdRng, max: u64) -> Duration {
-    Duration::from_millis(rng.random_range(0..=max))
-}
-
 struct Writer {
     workload: Workload,
     number: u32,
@@ -253,7 +225,11 @@ impl Writer {
                 Ok(()) => good_at = Instant::now(),
                 Err(error) if good_at.elapsed() > FAILING_MAX => return Err(error),
                 Err(error) => {
-                    tracing::debug!(writer = self.number, error = error.report(), "a writer's transaction was aborted");
+                    tracing::debug!(
+                        writer = self.number,
+                        error = error.report(),
+                        "a writer's transaction was aborted"
+                    );
                     self.tally.aborts += 1;
                     // What the next plan does is drawn anew: a retry need not repeat the same wish.
                     let pause = millis(&mut self.rng, 20);
@@ -323,9 +299,17 @@ async fn count_up(tx: &DatabaseTransaction, key: &str, by: u32) -> Result<u32> {
         .and_where(Expr::col(Alias::new("key")).eq(key));
     tx.execute(&update).await?;
     let mut select = Query::select();
-    select.column(Alias::new("ver")).from(Alias::new(AGGREGATE)).and_where(Expr::col(Alias::new("key")).eq(key));
+    select
+        .column(Alias::new("ver"))
+        .from(Alias::new(AGGREGATE))
+        .and_where(Expr::col(Alias::new("key")).eq(key));
     let row = tx.query_one(&select).await?;
-    let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no aggregate {key}; call Workload::prepare first")))?;
+    let row = row.ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            format!("no aggregate {key}; call Workload::prepare first"),
+        )
+    })?;
     let version: i64 = row.try_get("", "ver")?;
     Ok(u32::try_from(version).unwrap_or(u32::MAX))
 }
@@ -336,37 +320,4 @@ async fn begin(db: &DatabaseConnection, is_repeatable_read: bool) -> Result<Data
         return Ok(db.begin_with_config(Some(IsolationLevel::RepeatableRead), None).await?);
     }
     table::begin(db).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plans(seed: u64, count: usize) -> Vec<Plan> {
-        let mut rng = StdRng::seed_from_u64(seed);
-        (0..count).map(|_| Plan::draw(&mut rng, 64)).collect()
-    }
-
-    #[test]
-    fn the_same_seed_draws_the_same_transactions() {
-        assert_eq!(plans(7, 100), plans(7, 100));
-        assert_ne!(plans(7, 100), plans(8, 100));
-    }
-
-    #[test]
-    fn every_kind_of_transaction_is_drawn_about_as_often_as_documented() {
-        let all = plans(1, 20_000);
-        let check = |what: &str, percent: f64, holds: fn(&Plan) -> bool| {
-            let counted = u32::try_from(all.iter().filter(|plan| holds(plan)).count()).unwrap();
-            let found = f64::from(counted) / 200.0;
-            assert!((found - percent).abs() <= percent * 0.25, "{what}: {found} %, not {percent} %");
-        };
-        check("elsewhere first", 50.0, |plan| plan.is_elsewhere_first);
-        check("rolled back", 8.0, |plan| plan.is_rolled_back);
-        check("savepoint rolled back", 10.0, |plan| plan.savepoint == Some(Savepoint::RolledBack));
-        check("two aggregates", 20.0, |plan| plan.steps.len() == 2);
-        check("very late", 0.5, |plan| plan.late > Duration::from_millis(25));
-        check("late", 30.0, |plan| plan.late > Duration::ZERO);
-        check("large", 1.2, |plan| plan.steps.iter().any(|(_, events)| *events == 300));
-    }
 }

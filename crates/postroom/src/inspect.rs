@@ -136,6 +136,28 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
     Ok(())
 }
 
+/// Forgets a route that nobody works any more: its progress, and what it has parked. Its dead letters and its subscriber's
+/// inbox rows stay. A route that is leased is refused; one that comes back later begins anew.
+pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()> {
+    let tx = table::begin(store.db()).await?;
+    cursor::lock(&tx, route).await?;
+    if cursors(&tx).await?.iter().any(|row| row.route == route && row.is_leased) {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!("route {route:?} is worked by a relay; stop that relay, or wait until its lease has run out"),
+        ));
+    }
+    for table in [Table::Parked, Table::Cursor] {
+        let mut delete = Query::delete();
+        delete.from_table(table::named(&tx, table)).and_where(Expr::col("route").eq(route));
+        tx.execute(&delete).await.map_err(|source| Error::db("forget a route", source))?;
+    }
+    audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
+    cursor::signal(&tx).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
 /// The way of one event, or `NotFound`.
 pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
     let tx = table::begin(store.db()).await?;

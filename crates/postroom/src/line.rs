@@ -55,6 +55,8 @@ struct Work {
     signal: i64,
     /// The destination was down: send one entry and see.
     probing: bool,
+    /// The last turn went to parked entries; the next one is the log's, so that neither starves the other.
+    retried: bool,
 }
 
 enum Turn {
@@ -159,6 +161,7 @@ impl Line {
             is_paused: cursor.is_paused,
             signal,
             probing: false,
+            retried: false,
         };
         tx.commit().await?;
         Ok(work)
@@ -196,9 +199,18 @@ impl Line {
             self.vitals.moved(&self.name, 0);
             return Ok(Turn::Idle);
         }
-        if work.next_due.is_some_and(|due| due <= Instant::now()) {
+        let is_due = work.next_due.is_some_and(|due| due <= Instant::now());
+        if is_due && !work.retried {
+            work.retried = true;
             return self.retry_due(work).await;
         }
+        work.retried = false;
+        let turn = self.read_on(work).await?;
+        Ok(if is_due && matches!(turn, Turn::Idle) { Turn::Moved } else { turn })
+    }
+
+    /// The next slice of the log, unless what is parked stands in its way.
+    async fn read_on(&self, work: &mut Work) -> Result<Turn> {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
         if is_stopped || work.parked >= PARKED_MAX {
             self.vitals.behind(&self.name, Some("entries are parked"));

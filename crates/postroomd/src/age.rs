@@ -11,7 +11,9 @@ const WITH_DATE: &[BorrowedFormatItem<'_>] =
 
 /// How long, in its largest two units at most: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `5d 3h`.
 pub(crate) fn age(seconds: f64) -> String {
-    let whole = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
+    let whole = std::time::Duration::try_from_secs_f64(seconds)
+        .unwrap_or_default()
+        .as_secs();
     let (minute, hour, day) = (60, 60 * 60, 24 * 60 * 60);
     match whole {
         s if s < 10 => format!("{:.1}s", seconds.max(0.0)),

@@ -82,7 +82,10 @@ fn state(route: &RouteStatus) -> State {
 /// Adds what only this process knows: which destinations are down.
 pub(crate) fn add_vitals(rows: &mut [Row], lines: &[LineVitals]) {
     for row in rows {
-        let down = lines.iter().find(|line| line.name == row.name).and_then(|line| line.down.clone());
+        let down = lines
+            .iter()
+            .find(|line| line.name == row.name)
+            .and_then(|line| line.down.clone());
         if let Some(reason) = down {
             row.state = State::Down(reason);
         }
@@ -93,8 +96,25 @@ pub(crate) fn add_vitals(rows: &mut [Row], lines: &[LineVitals]) {
 pub(crate) fn listing(rows: &[Row]) -> Listing {
     let has_rate = rows.iter().any(|row| row.rate.is_some());
     let mut listing = match has_rate {
-        true => Listing::new(&["route", "#delivered", "#rate/s", "#backlog", "#oldest", "#parked", "#dead", "state"]),
-        false => Listing::new(&["route", "#delivered", "#backlog", "#oldest", "#parked", "#dead", "state"]),
+        true => Listing::new(&[
+            "route",
+            "#delivered",
+            "#rate/s",
+            "#backlog",
+            "#oldest",
+            "#parked",
+            "#dead",
+            "state",
+        ]),
+        false => Listing::new(&[
+            "route",
+            "#delivered",
+            "#backlog",
+            "#oldest",
+            "#parked",
+            "#dead",
+            "state",
+        ]),
     };
     for row in rows {
         let alert = |count: u64, tone| Cell::new(if count > 0 { tone } else { Tone::Plain }, count);

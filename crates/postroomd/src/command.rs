@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod bench;
 mod config;
 mod dead;
 mod doctor;
@@ -25,7 +26,11 @@ use crate::store::StoreUrl;
 
 /// What your transaction commits is delivered: nothing lost, in order per aggregate, with one effect — and you can see it.
 #[derive(Debug, Parser)]
-#[command(name = "postroom", version, after_help = "Without a command: up. `postroom config print` documents the configuration.")]
+#[command(
+    name = "postroom",
+    version,
+    after_help = "Without a command: up. `postroom config print` documents the configuration."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     shared: Shared,
@@ -36,8 +41,13 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct Shared {
-    /// The store: sqlite://path, postgres://user@host/database or mysql://user@host/database
-    #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Everywhere",
+        help = "The store: sqlite://path, postgres://user@host/database or mysql://user@host/database"
+    )]
     store: Option<StoreUrl>,
     /// The configuration to read instead of ./postroom.toml
     #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
@@ -62,6 +72,7 @@ enum Command {
     Config(config::Config),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
+    Bench(bench::Bench),
 }
 
 impl Cli {
@@ -91,6 +102,7 @@ impl Cli {
             Command::Resume(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config).await,
+            Command::Bench(command) => command.run(self.shared.store.as_ref()).await,
             Command::Config(_) => Ok(()),
         }
     }
@@ -99,7 +111,8 @@ impl Cli {
 impl Shared {
     /// The configuration with the flags over it.
     fn load(&self) -> Result<Config> {
-        let environment = std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
         let mut config = Config::load(self.config.as_deref(), environment)?;
         if let Some(store) = &self.store {
             config.store.url = store.clone();

@@ -131,7 +131,9 @@ impl Config {
             None => Some(PathBuf::from(FILE)).filter(|file| file.exists()),
         };
         let text = match &file {
-            Some(file) => std::fs::read_to_string(file).with_context(|| format!("read the configuration {}", file.display()))?,
+            Some(file) => {
+                std::fs::read_to_string(file).with_context(|| format!("read the configuration {}", file.display()))?
+            }
             None => String::new(),
         };
         let from = file.map_or_else(|| "the environment".to_owned(), |file| file.display().to_string());
@@ -189,7 +191,6 @@ mod tests {
             lease = "soon"
             [retention]
             outbox = 7
-            inbox = "1d"
             archive = "maybe"
             [modules.hello]
             enabled = 1
@@ -199,17 +200,19 @@ mod tests {
             listen = "127.0.0.1:1"
             [[routes]]
             name = "orders"
-            match = ["shop.**.paid", ""]
+            match = [""]
             to = "kafka"
             topic = "{domain}-events"
             ordering = "random"
-            retry = { delays = ["1s", "5x"], fixed = "2s", attempts_max = 0, age_max = -5 }
+            retry = { delays = ["1s", "5x"], attempts_max = 0, age_max = -5 }
             dead = "bury"
             start = "middle"
             shards = 5000
             [[routes]]
             name = "orders"
+            match = ["shop.**.paid"]
             to = "null"
+            retry = { fixed = "2s", exponential = { first = "5m", max = "1s" } }
             [[routes]]
             match = "shop.**"
         "#;
@@ -219,7 +222,10 @@ mod tests {
     #[test]
     fn the_environment_wins_and_its_mistakes_name_the_variable() {
         let environment = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
         };
         let toml = "[server]\nlisten = \"127.0.0.1:1\"\n[retention]\noutbox = \"1d\"";
         let good = environment(&[
@@ -238,8 +244,30 @@ mod tests {
         assert_eq!(config.store.url.to_string(), "postgres://app@db/app");
         assert_eq!(config.modules.hello.enabled, Some(false));
         assert_eq!(config.routes, [Route::new("all", Destination::Null)]);
-        let bad = environment(&[("POSTROOM__RELAY__LEASE", "1"), ("POSTROOM__STORR__URL", "x"), ("POSTROOM__LOG", "loud")]);
+        let bad = environment(&[
+            ("POSTROOM__RELAY__LEASE", "1"),
+            ("POSTROOM__STORR__URL", "x"),
+            ("POSTROOM__LOG", "loud"),
+        ]);
         insta::assert_snapshot!(Config::read(toml, bad).unwrap_err());
+    }
+
+    #[test]
+    fn the_inbox_remembers_as_long_as_the_outbox_keeps() {
+        let error = Config::read("[retention]\noutbox = \"2d\"\ninbox = \"1d\"", none())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("retention.inbox: must be at least as long as retention.outbox"),
+            "{error}"
+        );
+        assert_eq!(
+            Config::read("[retention]\noutbox = \"30d\"", none())
+                .unwrap()
+                .retention
+                .inbox,
+            30 * DAY
+        );
     }
 
     #[test]

@@ -37,7 +37,10 @@ impl Daemon {
             .lease_ttl(config.relay.lease)
             .job(Job::retention(config.retention.outbox, config.retention.archive))
             .job(Job::inbox_retention(config.retention.inbox));
-        relay = config.routes.iter().fold(relay, |relay, route| relay.route(route.build()));
+        relay = config
+            .routes
+            .iter()
+            .fold(relay, |relay, route| relay.route(route.build()));
         relay = modules.iter_mut().fold(relay, |relay, module| module.join(relay));
         let vitals = relay.vitals();
         let host = Host {

@@ -61,7 +61,11 @@ impl Listing {
     /// The lines, the titles first; cut to `width` where it is known.
     pub(crate) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths();
-        let titles: Vec<Cell> = self.columns.iter().map(|column| Cell::new(Tone::Faint, column.title)).collect();
+        let titles: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|column| Cell::new(Tone::Faint, column.title))
+            .collect();
         std::iter::once(&titles)
             .chain(&self.rows)
             .map(|row| self.line(row, &widths, width, paint))
@@ -118,8 +122,14 @@ mod tests {
         listing.row(["orders".into(), 7.into(), "all is well".into()]);
         listing.row(["a".into(), 1234.into(), "".into()]);
         let lines = |width| listing.lines(width, Paint::off());
-        assert_eq!(lines(None), ["route   dead  says", "orders     7  all is well", "a       1234"]);
-        assert_eq!(lines(Some(20)), ["route   dead  says", "orders     7  all i…", "a       1234"]);
+        assert_eq!(
+            lines(None),
+            ["route   dead  says", "orders     7  all is well", "a       1234"]
+        );
+        assert_eq!(
+            lines(Some(20)),
+            ["route   dead  says", "orders     7  all i…", "a       1234"]
+        );
         assert_eq!(lines(Some(3)), ["ro…", "or…", "a"]);
     }
 }

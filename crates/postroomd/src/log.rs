@@ -14,7 +14,9 @@ const NOTES_MAX: usize = 50;
 
 /// Logs of a daemon.
 pub(crate) fn to_stderr(log: &Log) {
-    let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(&log.level)).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&log.level))
+        .with_writer(io::stderr);
     match log.format {
         Format::Text => lines.with_ansi(is_colourful()).with_target(false).init(),
         Format::Json => lines.json().flatten_event(true).init(),
@@ -24,15 +26,24 @@ pub(crate) fn to_stderr(log: &Log) {
 /// Logs of a command: only what goes wrong.
 pub(crate) fn warnings_to_stderr() {
     let filter = EnvFilter::new("warn");
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
     lines.with_ansi(is_colourful()).with_target(false).without_time().init();
 }
 
 /// Logs while a live view has the terminal: warnings, as notes in the view.
 pub(crate) fn to_notes() -> Notes {
     let notes = Notes::default();
-    let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new("warn")).with_writer(notes.clone());
-    lines.with_ansi(false).with_target(false).without_time().with_level(false).init();
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new("warn"))
+        .with_writer(notes.clone());
+    lines
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .with_level(false)
+        .init();
     notes
 }
 

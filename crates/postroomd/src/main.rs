@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody is left to be told when even this fails.
-            writeln!(std::io::stderr(), "error: {error:#}").unwrap_or_default();
+            writeln!(std::io::stderr(), "error: {}", output::chain(&error)).unwrap_or_default();
             ExitCode::FAILURE
         }
     }

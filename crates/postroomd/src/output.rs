@@ -31,6 +31,19 @@ pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
     broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// The whole chain in one line, outermost first. Drivers repeat their cause in their own text; it is said once.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 /// Whether a person watches.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
@@ -44,7 +57,9 @@ pub(crate) fn size() -> Option<(usize, usize)> {
 
 /// Text from somewhere else, safe to show: it cannot move the cursor or break a line.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 /// The first `columns` characters; an ellipsis shows that there was more.
@@ -109,6 +124,14 @@ mod tests {
     #[test]
     fn text_from_outside_cannot_move_the_cursor() {
         assert_eq!(clean("a\x1b[2Jb\nc\td"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d");
+    }
+
+    #[test]
+    fn a_chain_says_each_thing_once() {
+        let error = anyhow::anyhow!("access denied")
+            .context("the server says: access denied")
+            .context("open the store");
+        assert_eq!(chain(&error), "open the store: the server says: access denied");
     }
 
     #[test]

@@ -79,14 +79,19 @@ impl StoreUrl {
         let pending = migration::pending(store.db(), PLATFORM, store.migrations()).await;
         let pending = pending.with_context(|| format!("look at the tables of {self}"))?;
         if !pending.is_empty() {
-            bail!("the tables of {self} are missing or older than this program; `postroom migrate` brings them up to date");
+            bail!(
+                "the tables of {self} are missing or older than this program; `postroom migrate` brings them up to date"
+            );
         }
         Ok(store)
     }
 
     /// The file of an SQLite store.
     pub(crate) fn file(&self) -> Option<PathBuf> {
-        let path = self.address.strip_prefix("sqlite:").filter(|_| self.kind == Kind::Sqlite)?;
+        let path = self
+            .address
+            .strip_prefix("sqlite:")
+            .filter(|_| self.kind == Kind::Sqlite)?;
         let path = path.strip_prefix("//").unwrap_or(path);
         Some(path.split_once('?').map_or(path, |(path, _)| path).into())
     }
@@ -151,7 +156,10 @@ mod tests {
     fn a_store_is_shown_without_its_password() {
         let check = |url: &str, shown: &str| assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), shown);
         check("postgres://app:s3cret@db/app", "postgres://app@db/app");
-        check("postgres://app:s3@cret@db:5432/app?password=x", "postgres://app@db:5432/app");
+        check(
+            "postgres://app:s3@cret@db:5432/app?password=x",
+            "postgres://app@db:5432/app",
+        );
         check("mysql://db/app", "mysql://db/app");
         check("sqlite://a/b.db", "sqlite://a/b.db");
     }
@@ -159,7 +167,10 @@ mod tests {
     #[test]
     fn other_schemes_are_refused_without_repeating_them() {
         let error = "oracle://scott:tiger@db/orcl".parse::<StoreUrl>().unwrap_err();
-        assert!(error.starts_with("no store is named oracle://; use sqlite://"), "{error}");
+        assert!(
+            error.starts_with("no store is named oracle://; use sqlite://"),
+            "{error}"
+        );
         assert!(!error.contains("tiger"));
         assert!("postroom.db".parse::<StoreUrl>().is_err());
     }
@@ -167,7 +178,11 @@ mod tests {
     #[test]
     fn an_sqlite_store_is_a_file() {
         let check = |url: &str, file: Option<&str>| {
-            assert_eq!(url.parse::<StoreUrl>().unwrap().file(), file.map(PathBuf::from), "{url}");
+            assert_eq!(
+                url.parse::<StoreUrl>().unwrap().file(),
+                file.map(PathBuf::from),
+                "{url}"
+            );
         };
         check("sqlite://a/b.db", Some("a/b.db"));
         check("sqlite:///a/b.db?synchronous=normal", Some("/a/b.db"));

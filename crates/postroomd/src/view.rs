@@ -97,13 +97,15 @@ impl View {
                 Ok(seen) => rows = seen,
                 Err(error) => tracing::warn!(error = error.report(), "the store could not be read"),
             }
-            let mut lines = self.frame(rows.clone()).lines(output::size().unwrap_or(USUAL), Paint::detect());
+            let (columns, height) = output::size().unwrap_or(USUAL);
             if stop.is_cancelled() {
                 drop(screen);
+                let mut lines = self.frame(rows).lines((columns, usize::MAX), Paint::detect());
                 lines.pop(); // the hint
                 lines.push(format!("stopped; everything is kept in {}", self.header.store));
                 return output::print(lines.join("\n"));
             }
+            let lines = self.frame(rows.clone()).lines((columns, height), Paint::detect());
             screen.draw(&lines)?;
             stop.run_until_cancelled(tokio::time::sleep(EVERY)).await;
         }
@@ -137,7 +139,11 @@ impl View {
             self.events.pop_front();
         }
         let is_far_behind = page.entries.len() >= PAGE;
-        self.position = Some(if is_far_behind { self.store.head().await? } else { page.next });
+        self.position = Some(if is_far_behind {
+            self.store.head().await?
+        } else {
+            page.next
+        });
         Ok(())
     }
 
@@ -180,7 +186,7 @@ impl Frame<'_> {
             lines.extend([String::new(), title("warnings")]);
             lines.extend(self.notes.iter().map(|note| cut(&clean(note), columns)));
         }
-        let hint = "Ctrl-C stops   in another terminal: postroom tail -f, postroom why, postroom dead list";
+        let hint = "Ctrl-C stops; elsewhere: postroom status | tail -f | why | dead list";
         lines.extend([String::new(), title(&cut(hint, columns))]);
         lines.truncate(rows.max(1));
         lines
@@ -189,7 +195,11 @@ impl Frame<'_> {
     fn latest(&self) -> Listing {
         let mut listing = Listing::new(&["at", "type", "key"]);
         for line in self.events {
-            listing.row([line.at.as_str().into(), line.event_type.as_str().into(), line.key.as_str().into()]);
+            listing.row([
+                line.at.as_str().into(),
+                line.event_type.as_str().into(),
+                line.key.as_str().into(),
+            ]);
         }
         listing
     }
@@ -231,6 +241,10 @@ mod tests {
             notes: vec!["entry became a dead letter route=hello-flaky".to_owned()],
         };
         insta::assert_snapshot!(frame.lines((80, 40), Paint::off()).join("\n"));
-        assert_eq!(frame.lines((80, 5), Paint::off()).len(), 5, "it never scrolls a small terminal");
+        assert_eq!(
+            frame.lines((80, 5), Paint::off()).len(),
+            5,
+            "it never scrolls a small terminal"
+        );
     }
 }

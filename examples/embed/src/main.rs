@@ -46,7 +46,12 @@ async fn count_sale(tx: &DatabaseTransaction, event: &Event) -> postroom::Result
     let order: OrderPlaced = event.decode()?;
     let update = "update sales set total = total + $1";
     let values = Values(vec![order.total.into()]);
-    tx.execute_raw(Statement::from_sql_and_values(tx.get_database_backend(), update, values)).await?;
+    tx.execute_raw(Statement::from_sql_and_values(
+        tx.get_database_backend(),
+        update,
+        values,
+    ))
+    .await?;
     Ok(())
 }
 

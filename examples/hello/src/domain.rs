@@ -47,7 +47,11 @@ impl Order {
             names.get(at).copied().unwrap_or_default()
         };
         let is_for_nobody = number % 30 == 9;
-        let customer = if is_for_nobody { NOBODY } else { pick(&["ada", "grace", "edsger", "barbara", "tony"]) };
+        let customer = if is_for_nobody {
+            NOBODY
+        } else {
+            pick(&["ada", "grace", "edsger", "barbara", "tony"])
+        };
         let item = pick(&["lamp", "chair", "book", GLASS, "teapot", "scarf", "clock"]);
         Self {
             order_id,
@@ -93,14 +97,24 @@ mod tests {
 
     #[test]
     fn an_order_has_limits() {
-        for (customer, item, quantity) in [("", "lamp", 1), ("ada", " ", 1), ("ada", "lamp", 0), ("ada", "lamp", 1001)] {
-            assert!(Order::new("1".into(), customer, item, quantity).is_err(), "{quantity} {item:?} for {customer:?}");
+        for (customer, item, quantity) in [
+            ("", "lamp", 1),
+            ("ada", " ", 1),
+            ("ada", "lamp", 0),
+            ("ada", "lamp", 1001),
+        ] {
+            assert!(
+                Order::new("1".into(), customer, item, quantity).is_err(),
+                "{quantity} {item:?} for {customer:?}"
+            );
         }
     }
 
     #[test]
     fn a_day_has_all_kinds_of_orders() {
-        let day: Vec<Order> = (0..60).map(|number| Order::of_the_day(number, number.to_string())).collect();
+        let day: Vec<Order> = (0..60)
+            .map(|number| Order::of_the_day(number, number.to_string()))
+            .collect();
         let count = |is: fn(&Order) -> bool| day.iter().filter(|order| is(order)).count();
         assert_eq!(count(|order| order.customer == NOBODY), 2);
         assert!((6..=10).contains(&count(|order| order.item == GLASS)));

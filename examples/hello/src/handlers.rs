@@ -26,7 +26,13 @@ pub(crate) async fn place(tx: &DatabaseTransaction, order: &Order) -> Result<Uui
 pub(crate) async fn write_receipt(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     let order = Order::from(event.decode::<OrderPlaced>()?);
     tables::insert_receipt(tx, &order.order_id, &order.receipt()).await?;
-    emit(tx, &ReceiptWritten { order_id: order.order_id }).await?;
+    emit(
+        tx,
+        &ReceiptWritten {
+            order_id: order.order_id,
+        },
+    )
+    .await?;
     Ok(())
 }
 

@@ -13,7 +13,9 @@ use crate::handlers;
 use crate::tables::{self, Progress};
 
 pub(crate) fn routes() -> Router<Host> {
-    Router::new().route("/hello/orders", post(place_order)).route("/hello/orders/{order_id}", get(show_order))
+    Router::new()
+        .route("/hello/orders", post(place_order))
+        .route("/hello/orders/{order_id}", get(show_order))
 }
 
 #[derive(Deserialize)]
@@ -35,7 +37,8 @@ async fn place_order(
     State(host): State<Host>,
     Body(wanted): Body<PlaceOrder>,
 ) -> Result<(StatusCode, Json<Placed>), Problem> {
-    let order = Order::new(handlers::order_id(), &wanted.customer, &wanted.item, wanted.quantity).map_err(Problem::invalid)?;
+    let order =
+        Order::new(handlers::order_id(), &wanted.customer, &wanted.item, wanted.quantity).map_err(Problem::invalid)?;
     let tx = host.begin().await?;
     let event_id = handlers::place(&tx, &order).await?;
     tx.commit().await.map_err(postroom::Error::from)?;
@@ -50,5 +53,7 @@ async fn show_order(State(host): State<Host>, Path(order_id): Path<String>) -> R
     let tx = host.begin().await?;
     let progress = tables::progress(&tx, &order_id).await?;
     tx.commit().await.map_err(postroom::Error::from)?;
-    progress.map(Json).ok_or_else(|| Problem::not_found("there is no such order"))
+    progress
+        .map(Json)
+        .ok_or_else(|| Problem::not_found("there is no such order"))
 }

@@ -25,7 +25,11 @@ pub fn module() -> Module {
         .tables(tables::all())
         .event::<OrderPlaced>()
         .event::<ReceiptWritten>()
-        .subscriber(Subscriber::new("hello-receipts", "hello.order.placed.v1", handlers::write_receipt))
+        .subscriber(Subscriber::new(
+            "hello-receipts",
+            "hello.order.placed.v1",
+            handlers::write_receipt,
+        ))
         .subscriber(flaky())
         .routes(http::routes())
 }
@@ -34,7 +38,11 @@ pub fn module() -> Module {
 fn flaky() -> Subscriber {
     let mut flaky = Subscriber::new("hello-flaky", "hello.**", handlers::hand_to_courier);
     flaky.retry = Retry {
-        delays: Delays::Steps(vec![Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)]),
+        delays: Delays::Steps(vec![
+            Duration::from_millis(500),
+            Duration::from_secs(1),
+            Duration::from_secs(2),
+        ]),
         attempts_max: Some(4),
         age_max: None,
     };

@@ -53,7 +53,10 @@ pub(crate) async fn insert_receipt(tx: &DatabaseTransaction, order_id: &str, rec
 
 pub(crate) async fn insert_parcel(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
     let mut insert = Query::insert();
-    insert.into_table("hello_parcel").columns(["order_id", "receipts"]).values_panic([order_id.into(), 0.into()]);
+    insert
+        .into_table("hello_parcel")
+        .columns(["order_id", "receipts"])
+        .values_panic([order_id.into(), 0.into()]);
     tx.execute(&insert).await?;
     Ok(())
 }
@@ -72,7 +75,10 @@ pub(crate) async fn enclose_receipt(tx: &DatabaseTransaction, order_id: &str) ->
 pub(crate) async fn progress(tx: &DatabaseTransaction, order_id: &str) -> Result<Option<Progress>> {
     let of_order = |table: &'static str, column: &'static str| {
         let mut select = Query::select();
-        select.column(column).from(table).and_where(Expr::col("order_id").eq(order_id));
+        select
+            .column(column)
+            .from(table)
+            .and_where(Expr::col("order_id").eq(order_id));
         select
     };
     if tx.query_one(&of_order("hello_order", "order_id")).await?.is_none() {

@@ -14,6 +14,7 @@ mod place;
 mod port;
 mod postgres;
 mod probe;
+mod python;
 mod rabbitmq;
 mod redis;
 
@@ -224,7 +225,8 @@ fn is_given(place: &Place, service: &dyn Service) -> Result<bool> {
 fn up(place: &Place, wanted: &[&'static dyn Service], started: &mut Vec<&'static dyn Service>) -> Result<()> {
     let services = with_needs(wanted);
     let _lock = place.lock()?;
-    package::install(services.iter().flat_map(|service| service.missing()).collect())?;
+    let missing = services.iter().flat_map(|service| service.missing());
+    package::install(missing.chain(python::missing()).collect())?;
     for service in services {
         let about = service.about();
         let home = Home::open(place, &about)?;
@@ -303,6 +305,9 @@ fn exports(place: &Place, services: &[&'static dyn Service]) -> Result<Vec<(Stri
     }
     if let Some(program) = process::find("mariadbd") {
         exports.push(("POSTROOM_TEST_MARIADB_BIN".to_owned(), program.display().to_string()));
+    }
+    if let Some(program) = python::program() {
+        exports.push(("POSTROOM_TEST_PYTHON".to_owned(), program.to_owned()));
     }
     exports.push((
         "POSTROOM_TEST_SERVICES_DIR".to_owned(),

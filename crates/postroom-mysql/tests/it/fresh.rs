@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use postroom::{Entry, Event, Outbox, Position, migration};
 use postroom_mysql::Mysql;
-use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use serde_json::value::to_raw_value;
 use sqlx::mysql::{MySql, MySqlPool, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Transaction};
@@ -36,19 +35,9 @@ impl Fresh {
     }
 
     pub(crate) async fn migrate(&self) {
-        migration::up(&self.migrator().await, "postroom", self.store.migrations())
+        migration::up(self.store.db(), "postroom", self.store.migrations())
             .await
             .unwrap();
-    }
-
-    /// A single connection, because the migrators' lock belongs to a session.
-    pub(crate) async fn migrator(&self) -> DatabaseConnection {
-        let pool = MySqlPoolOptions::new()
-            .max_connections(1)
-            .connect(&self.url)
-            .await
-            .unwrap();
-        SqlxMySqlConnector::from_sqlx_mysql_pool(pool)
     }
 
     /// A database without tables whose default character set is this.

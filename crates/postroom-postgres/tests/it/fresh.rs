@@ -21,7 +21,9 @@ impl Fresh {
         let name = format!("postroom_test_{}", Uuid::now_v7().simple());
         admin(&format!("create database {name}")).await;
         let fresh = Self::open(name).await;
-        migration::up(fresh.store.db(), "postroom", fresh.store.migrations()).await.unwrap();
+        migration::up(fresh.store.db(), "postroom", fresh.store.migrations())
+            .await
+            .unwrap();
         fresh
     }
 
@@ -29,7 +31,11 @@ impl Fresh {
     pub(crate) async fn open(name: String) -> Self {
         let url = url(&name);
         let writers = PgPoolOptions::new().max_connections(40).connect_lazy(&url).unwrap();
-        Self { store: Postgres::connect(&url).await.unwrap(), writers, name }
+        Self {
+            store: Postgres::connect(&url).await.unwrap(),
+            writers,
+            name,
+        }
     }
 
     /// Another store object on the same database, as a second process would have it.
@@ -44,7 +50,9 @@ impl Fresh {
     /// Emits in a transaction of its own, one event for each text, all on the key `k`.
     pub(crate) async fn commit(&self, texts: &[&str]) {
         let mut tx = self.begin().await;
-        append(&mut tx, &texts.iter().map(|text| event("k", text)).collect::<Vec<_>>()).await.unwrap();
+        append(&mut tx, &texts.iter().map(|text| event("k", text)).collect::<Vec<_>>())
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
     }
 
@@ -54,7 +62,10 @@ impl Fresh {
 
     /// The first column of the first row.
     pub(crate) async fn number(&self, query: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&self.writers).await.unwrap()
+        sqlx::query_scalar(AssertSqlSafe(query.to_owned()))
+            .fetch_one(&self.writers)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn pulse(&self) -> Pulse {
@@ -93,7 +104,9 @@ impl Drop for Fresh {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.ok().and_then(|runtime| runtime.block_on(try_admin(&statement)).ok())
+                runtime
+                    .ok()
+                    .and_then(|runtime| runtime.block_on(try_admin(&statement)).ok())
             });
         });
     }
@@ -113,11 +126,20 @@ pub(crate) async fn drain(store: &dyn Outbox, position: &mut Position, limit: us
 }
 
 pub(crate) fn event(key: &str, text: &str) -> Event {
-    Event::new("test.happened.v1", "thing", key, parse_payload(&format!("{text:?}")).unwrap()).unwrap()
+    Event::new(
+        "test.happened.v1",
+        "thing",
+        key,
+        parse_payload(&format!("{text:?}")).unwrap(),
+    )
+    .unwrap()
 }
 
 pub(crate) fn texts(entries: &[Entry]) -> Vec<String> {
-    entries.iter().map(|entry| entry.event.decode::<String>().unwrap()).collect()
+    entries
+        .iter()
+        .map(|entry| entry.event.decode::<String>().unwrap())
+        .collect()
 }
 
 /// The address of a database on the server of the tests.
@@ -128,8 +150,8 @@ pub(crate) fn url(database: &str) -> String {
 pub(crate) fn service(variable: &str, database: &str) -> String {
     let url = std::env::var(variable).unwrap_or_else(|_| {
         panic!(
-            "{variable} is not set: start the services with `eval \"$(cargo xtask services up)\"`, or run everything with \
-             `cargo xtask test`"
+            "{variable} is not set: start the services with `eval \"$(cargo xtask services up)\"`, or run everything \
+             with `cargo xtask test`"
         )
     });
     let (server, _) = url.rsplit_once('/').unwrap();
@@ -153,5 +175,7 @@ pub(crate) async fn eventually<F: AsyncFn() -> bool>(what: &str, condition: F) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap_or_else(|_| panic!("not in 20 s: {what}"));
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("not in 20 s: {what}"));
 }

@@ -15,7 +15,11 @@ async fn the_backlog_counts_what_stands_before_the_head() {
     assert_eq!(db.store.backlog(page.next).await.unwrap(), 2);
     assert_eq!(db.store.backlog(db.store.head().await.unwrap()).await.unwrap(), 0);
     db.sql("delete from postroom.outbox where id < 4").await;
-    assert_eq!(db.store.backlog(Position::START).await.unwrap(), 2, "what retention has left");
+    assert_eq!(
+        db.store.backlog(Position::START).await.unwrap(),
+        2,
+        "what retention has left"
+    );
     let nowhere = Position { from: 77, to: 0, id: 0 };
     assert_eq!(db.store.backlog(nowhere).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
@@ -27,7 +31,10 @@ async fn open_transactions_are_named_oldest_first() {
     let mut prepared = db.begin().await;
     append(&mut prepared, &[event("k", "prepared")]).await.unwrap();
     let gid = format!("gid_{}", db.name);
-    prepared.execute(sqlx::AssertSqlSafe(format!("prepare transaction '{gid}'"))).await.unwrap();
+    prepared
+        .execute(sqlx::AssertSqlSafe(format!("prepare transaction '{gid}'")))
+        .await
+        .unwrap();
     let mut writer = db.begin().await;
     append(&mut writer, &[event("k", "open")]).await.unwrap();
     let mut reader = db.begin().await;
@@ -35,7 +42,10 @@ async fn open_transactions_are_named_oldest_first() {
 
     let open = db.store.open_transactions().await.unwrap();
     assert_eq!(open.len(), 3, "{open:?}");
-    assert_eq!(open.iter().map(|tx| tx.has_written).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(
+        open.iter().map(|tx| tx.has_written).collect::<Vec<_>>(),
+        [true, true, false]
+    );
     assert_eq!(open[0].session, format!("prepared {gid}"));
     assert!(open[1].query.contains("insert into postroom.outbox"), "{open:?}");
     assert!(open[2].query.contains("the_answer"), "{open:?}");

@@ -9,10 +9,15 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 
-use crate::fresh::{Fresh, drain, event, service, texts};
+use crate::fresh::{Fresh, drain, event, eventually, service, texts};
 
 async fn pooled(db: &Fresh) -> Postgres {
-    Postgres::connect(&format!("{}?pooler=transaction", service("POSTROOM_TEST_PGBOUNCER_URL", &db.name))).await.unwrap()
+    Postgres::connect(&format!(
+        "{}?pooler=transaction",
+        service("POSTROOM_TEST_PGBOUNCER_URL", &db.name)
+    ))
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -33,16 +38,38 @@ async fn without_a_word_about_the_pooler_statements_get_mixed_up() {
         Ok(())
     };
     let error = broken().await.unwrap_err();
-    assert!(error.to_string().contains("prepared statement"), "this is what the option is for: {error}");
+    assert!(
+        error.to_string().contains("prepared statement"),
+        "this is what the option is for: {error}"
+    );
+}
+
+#[tokio::test]
+async fn a_pooler_that_was_not_announced_is_named() {
+    let db = Fresh::new().await;
+    let store = Postgres::connect(&service("POSTROOM_TEST_PGBOUNCER_URL", &db.name))
+        .await
+        .unwrap();
+    let error = store.pulse().await.unwrap_err();
+    assert!(error.to_string().contains("pooler=transaction"), "{error:?}");
 }
 
 #[tokio::test]
 async fn the_whole_way_works_behind_a_transaction_pooler() {
     let db = Fresh::new().await;
     let store = pooled(&db).await;
-    while migration::down(store.db(), "postroom", store.migrations()).await.unwrap().is_some() {}
+    while migration::down(store.db(), "postroom", store.migrations())
+        .await
+        .unwrap()
+        .is_some()
+    {}
     migration::up(store.db(), "postroom", store.migrations()).await.unwrap();
-    assert!(migration::pending(store.db(), "postroom", store.migrations()).await.unwrap().is_empty());
+    assert!(
+        migration::pending(store.db(), "postroom", store.migrations())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 
     let tx = table::begin(store.db()).await.unwrap();
     postroom::append(&tx, &[event("k", "seaorm")]).await.unwrap();
@@ -61,9 +88,17 @@ async fn the_whole_way_works_behind_a_transaction_pooler() {
     assert_eq!(store.pulse().await.unwrap().head, 1);
     assert_eq!(texts(&drain(&store, &mut position, 1).await), ["seaorm", "sqlx"]);
     db.cursor("route", position).await;
-    let all = Prune { keep: Duration::ZERO, batch: 10, archive: true };
+    let all = Prune {
+        keep: Duration::ZERO,
+        batch: 10,
+        archive: true,
+    };
     assert_eq!(store.prune(&all).await.unwrap(), 2);
-    assert_eq!(db.number("select count(*) from postroom.outbox").await, 0, "it has committed");
+    assert_eq!(
+        db.number("select count(*) from postroom.outbox").await,
+        0,
+        "it has committed"
+    );
 }
 
 #[tokio::test]
@@ -83,13 +118,31 @@ async fn a_failure_does_not_spoil_the_connection() {
     assert_eq!(drain(&store, &mut Position::START.clone(), 100).await.len(), 30);
 }
 
-#[tokio::test]
-async fn what_is_executed_without_a_transaction_commits() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_executed_without_a_transaction_commits_soon() {
     let db = Fresh::new().await;
+    for n in 0..10 {
+        // As a migration begins: on a store that has used no connection yet.
+        let store = pooled(&db).await;
+        store
+            .db()
+            .execute_unprepared(&format!("create table t{n} (n int)"))
+            .await
+            .unwrap();
+        let tx = table::begin(store.db()).await.unwrap();
+        tx.execute_unprepared(&format!("insert into t{n} values (1)"))
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
     let store = pooled(&db).await;
-    store.db().execute_unprepared("create table done (n int)").await.unwrap();
-    crate::fresh::eventually("the table is there", async || {
-        db.number("select count(*) from pg_class where relname = 'done'").await == 1
+    store
+        .db()
+        .execute_unprepared("insert into t0 values (2)")
+        .await
+        .unwrap();
+    eventually("it is there for everybody", async || {
+        db.number("select count(*) from t0").await == 2
     })
     .await;
 }
@@ -103,7 +156,9 @@ async fn many_writers_and_a_reader_share_few_sessions() {
         tasks.spawn(async move {
             for n in 0..40 {
                 let tx = table::begin(store.db()).await.unwrap();
-                postroom::append(&tx, &[event(&writer.to_string(), &format!("{writer}/{n}"))]).await.unwrap();
+                postroom::append(&tx, &[event(&writer.to_string(), &format!("{writer}/{n}"))])
+                    .await
+                    .unwrap();
                 if n % 4 == 0 {
                     tx.rollback().await.unwrap();
                 } else {
@@ -124,8 +179,14 @@ async fn many_writers_and_a_reader_share_few_sessions() {
     store.pulse().await.unwrap();
     got.extend(texts(&drain(&store, &mut position, 10).await));
     for writer in 0..8 {
-        let own: Vec<&String> = got.iter().filter(|text| text.starts_with(&format!("{writer}/"))).collect();
-        let expected: Vec<String> = (0..40).filter(|n| n % 4 != 0).map(|n| format!("{writer}/{n}")).collect();
+        let own: Vec<&String> = got
+            .iter()
+            .filter(|text| text.starts_with(&format!("{writer}/")))
+            .collect();
+        let expected: Vec<String> = (0..40)
+            .filter(|n| n % 4 != 0)
+            .map(|n| format!("{writer}/{n}"))
+            .collect();
         assert_eq!(own, expected.iter().collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,11 @@ use postroom_postgres::append;
 
 use crate::fresh::{Fresh, drain, event, texts};
 
-const ALL: Prune = Prune { keep: Duration::ZERO, batch: 1_000, archive: false };
+const ALL: Prune = Prune {
+    keep: Duration::ZERO,
+    batch: 1_000,
+    archive: false,
+};
 
 async fn left(db: &Fresh) -> i64 {
     db.number("select count(*) from postroom.outbox").await
@@ -52,12 +56,24 @@ async fn a_row_that_commits_late_is_not_taken_for_delivered() {
     db.commit(&["quick"]).await;
     db.drain(&mut position).await;
     db.cursor("route", position).await;
-    assert_eq!(db.store.prune(&ALL).await.unwrap(), 1, "what is delivered goes, although a lower id is open");
+    assert_eq!(
+        db.store.prune(&ALL).await.unwrap(),
+        1,
+        "what is delivered goes, although a lower id is open"
+    );
     slow.commit().await.unwrap();
-    assert_eq!(db.store.prune(&ALL).await.unwrap(), 0, "it is committed, but nobody has it yet");
+    assert_eq!(
+        db.store.prune(&ALL).await.unwrap(),
+        0,
+        "it is committed, but nobody has it yet"
+    );
     assert_eq!(db.texts(&mut position).await, ["slow"]);
     db.cursor("route", position).await;
-    assert_eq!(db.store.prune(&ALL).await.unwrap(), 1, "a call that has gone further comes back for it");
+    assert_eq!(
+        db.store.prune(&ALL).await.unwrap(),
+        1,
+        "a call that has gone further comes back for it"
+    );
 }
 
 #[tokio::test]
@@ -72,7 +88,11 @@ async fn young_entries_stay_and_old_ones_go_in_batches() {
     db.commit(&["young"]).await;
     db.drain(&mut position).await;
     db.cursor("route", position).await;
-    let hour = Prune { keep: Duration::from_secs(3_600), batch: 10, archive: false };
+    let hour = Prune {
+        keep: Duration::from_secs(3_600),
+        batch: 10,
+        archive: false,
+    };
     let mut removed = Vec::new();
     for _ in 0..4 {
         removed.push(db.store.prune(&hour).await.unwrap());
@@ -94,7 +114,10 @@ async fn what_goes_is_archived_when_asked() {
             .fetch_all(&db.writers)
             .await
             .unwrap();
-    let expected: Vec<_> = entries.iter().map(|e| (e.id, e.event.id, e.event.decode::<String>().unwrap())).collect();
+    let expected: Vec<_> = entries
+        .iter()
+        .map(|e| (e.id, e.event.id, e.event.decode::<String>().unwrap()))
+        .collect();
     assert_eq!(archived, expected);
 }
 
@@ -106,7 +129,8 @@ async fn a_running_replay_holds_what_it_has_not_read() {
     let entries = db.drain(&mut position).await;
     db.cursor("route", position).await;
     db.sql(&format!(
-        "insert into postroom.outbox_replay (route, filter, per_second, next_id, until_id) values ('route', '{{}}', 1, {}, {})",
+        "insert into postroom.outbox_replay (route, filter, per_second, next_id, until_id)
+         values ('route', '{{}}', 1, {}, {})",
         entries[1].id, entries[3].id
     ))
     .await;
@@ -125,11 +149,32 @@ async fn old_ticks_go_and_the_start_still_reads_everything_that_is_left() {
     }
     let old = Position { from: 3, to: 0, id: 0 };
     db.cursor("route", Position { from: 6, to: 0, id: 0 }).await;
-    db.store.prune(&Prune { keep: Duration::from_secs(60), ..ALL }).await.unwrap();
-    assert_eq!(db.number("select count(*) from postroom.outbox_tick").await, position.from + 1, "an hour is kept");
-    db.sql("update postroom.outbox_tick set at = at - interval '2 hours'").await;
-    db.store.prune(&Prune { keep: Duration::from_secs(60), ..ALL }).await.unwrap();
-    assert_eq!(db.number("select min(n) from postroom.outbox_tick where n > 0").await, 6, "a cursor stands at 6");
+    db.store
+        .prune(&Prune {
+            keep: Duration::from_secs(60),
+            ..ALL
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        db.number("select count(*) from postroom.outbox_tick").await,
+        position.from + 1,
+        "an hour is kept"
+    );
+    db.sql("update postroom.outbox_tick set at = at - interval '2 hours'")
+        .await;
+    db.store
+        .prune(&Prune {
+            keep: Duration::from_secs(60),
+            ..ALL
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        db.number("select min(n) from postroom.outbox_tick where n > 0").await,
+        6,
+        "a cursor stands at 6"
+    );
 
     let from_start = texts(&drain(&db.store, &mut Position::START.clone(), 3).await);
     assert_eq!(from_start, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -150,9 +195,14 @@ async fn a_transaction_older_than_every_tick_is_still_read() {
         db.drain(&mut position).await;
     }
     db.cursor("route", position).await;
-    db.sql("update postroom.outbox_tick set at = at - interval '2 hours'").await;
+    db.sql("update postroom.outbox_tick set at = at - interval '2 hours'")
+        .await;
     assert_eq!(db.store.prune(&ALL).await.unwrap(), 5);
-    assert_eq!(db.number("select count(*) from postroom.outbox_tick").await, 2, "tick 0 and the newest");
+    assert_eq!(
+        db.number("select count(*) from postroom.outbox_tick").await,
+        2,
+        "tick 0 and the newest"
+    );
     slow.commit().await.unwrap();
     assert_eq!(db.texts(&mut position).await, ["slow"]);
     assert_eq!(db.texts(&mut Position::START.clone()).await, ["slow"]);

@@ -49,7 +49,8 @@ async fn a_clock_that_was_set_back_stops_nothing() {
     let mut position = Position::START;
     db.commit(&["one"]).await;
     db.texts(&mut position).await;
-    db.sql("update postroom.outbox_tick set at = at + interval '1 hour'").await;
+    db.sql("update postroom.outbox_tick set at = at + interval '1 hour'")
+        .await;
     db.commit(&["two"]).await;
     assert_eq!(db.texts(&mut position).await, ["two"]);
 }
@@ -61,7 +62,11 @@ async fn no_tick_is_taken_in_a_transaction_that_has_written() {
     append(&mut tx, &[event("k", "own")]).await.unwrap();
     db.commit(&["other"]).await;
     let row = tx.fetch_one(PULSE).await.unwrap();
-    assert_eq!(row.get::<i64, _>("head"), 0, "its own rows would count as seen, and be lost");
+    assert_eq!(
+        row.get::<i64, _>("head"),
+        0,
+        "its own rows would count as seen, and be lost"
+    );
     tx.commit().await.unwrap();
     let mut got = db.texts(&mut Position::START.clone()).await;
     got.sort();
@@ -71,7 +76,12 @@ async fn no_tick_is_taken_in_a_transaction_that_has_written() {
 #[tokio::test]
 async fn rivals_build_one_chain() {
     let db = Fresh::new().await;
-    let stores = [db.second().await, db.second().await, db.second().await, db.second().await];
+    let stores = [
+        db.second().await,
+        db.second().await,
+        db.second().await,
+        db.second().await,
+    ];
     let mut position = Position::START;
     let mut got = Vec::new();
     for round in 0..30 {
@@ -86,7 +96,12 @@ async fn rivals_build_one_chain() {
         got.extend(texts(&drain(&stores[0], &mut position, 1_000).await));
     }
     assert_eq!(got, (0..30).map(|n| n.to_string()).collect::<Vec<_>>());
-    assert_eq!(db.number("select max(n) + 1 - count(*) from postroom.outbox_tick").await, 0, "no number is left out");
+    assert_eq!(
+        db.number("select max(n) + 1 - count(*) from postroom.outbox_tick")
+            .await,
+        0,
+        "no number is left out"
+    );
 }
 
 #[tokio::test]
@@ -100,7 +115,10 @@ async fn a_pulse_tells_what_is_due_and_what_operators_changed() {
     };
     db.sql(&schedule("1 hour")).await;
     let due_in = db.pulse().await.due_in.unwrap();
-    assert!(due_in > Duration::from_secs(3_590) && due_in <= Duration::from_secs(3_600), "{due_in:?}");
+    assert!(
+        due_in > Duration::from_secs(3_590) && due_in <= Duration::from_secs(3_600),
+        "{due_in:?}"
+    );
     db.sql(&schedule("-1 hour")).await;
     assert_eq!(db.pulse().await.due_in, Some(Duration::ZERO));
     db.sql("update postroom.outbox_signal set version = version + 3").await;

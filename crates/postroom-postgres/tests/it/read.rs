@@ -14,10 +14,18 @@ async fn a_late_commit_is_not_skipped() {
     assert_eq!(db.texts(&mut position).await, ["quick"]);
     for n in 0..5 {
         db.commit(&[&n.to_string()]).await;
-        assert_eq!(db.texts(&mut position).await, [n.to_string()], "an open transaction delays nobody");
+        assert_eq!(
+            db.texts(&mut position).await,
+            [n.to_string()],
+            "an open transaction delays nobody"
+        );
     }
     slow.commit().await.unwrap();
-    assert_eq!(db.texts(&mut position).await, ["slow"], "a lower id that committed later is still read");
+    assert_eq!(
+        db.texts(&mut position).await,
+        ["slow"],
+        "a lower id that committed later is still read"
+    );
     assert_eq!(db.texts(&mut position).await, Vec::<String>::new());
 }
 
@@ -27,7 +35,9 @@ async fn a_prepared_transaction_comes_with_its_commit() {
     let mut position = Position::START;
     let mut tx = db.begin().await;
     append(&mut tx, &[event("a", "prepared")]).await.unwrap();
-    tx.execute(AssertSqlSafe(format!("prepare transaction '{}'", db.name))).await.unwrap();
+    tx.execute(AssertSqlSafe(format!("prepare transaction '{}'", db.name)))
+        .await
+        .unwrap();
     db.commit(&["quick"]).await;
     assert_eq!(db.texts(&mut position).await, ["quick"]);
     db.sql(&format!("commit prepared '{}'", db.name)).await;
@@ -37,7 +47,9 @@ async fn a_prepared_transaction_comes_with_its_commit() {
 #[tokio::test]
 async fn a_key_keeps_its_order_when_the_older_transaction_touches_it_last() {
     let db = Fresh::new().await;
-    db.sql("create table thing (id text primary key, version int); insert into thing values ('k', 0); create table noise (n int)").await;
+    db.sql("create table thing (id text primary key, version int); insert into thing values ('k', 0)")
+        .await;
+    db.sql("create table noise (n int)").await;
     let lock = "update thing set version = version + 1 where id = 'k'";
     let mut early = db.begin().await;
     early.execute("insert into noise values (1)").await.unwrap(); // draws the lower xid
@@ -55,7 +67,9 @@ async fn a_key_keeps_its_order_when_the_older_transaction_touches_it_last() {
 async fn pages_of_a_window_go_on_from_any_entry() {
     let db = Fresh::new().await;
     let mut late = db.begin().await;
-    append(&mut late, &[event("a", "late 1"), event("a", "late 2")]).await.unwrap();
+    append(&mut late, &[event("a", "late 1"), event("a", "late 2")])
+        .await
+        .unwrap();
     db.commit(&["0", "1", "2", "3"]).await;
     db.pulse().await;
     let first = db.store.head().await.unwrap();
@@ -75,10 +89,21 @@ async fn pages_of_a_window_go_on_from_any_entry() {
         db.pulse().await;
         let mut position: Position = written_down.parse().unwrap();
         let rest = texts(&drain(&db.second().await, &mut position, 2 + place).await);
-        assert_eq!(rest[..expected.len() - place - 1], expected[place + 1..], "after {written_down}");
-        assert!(rest[expected.len() - place - 1..].iter().all(|text| text == "more"), "{rest:?}");
+        assert_eq!(
+            rest[..expected.len() - place - 1],
+            expected[place + 1..],
+            "after {written_down}"
+        );
+        assert!(
+            rest[expected.len() - place - 1..].iter().all(|text| text == "more"),
+            "{rest:?}"
+        );
     }
-    assert_eq!(texts(&drain(&db.store, &mut page.window.clone(), 100).await)[..6], expected, "nothing settled yet");
+    assert_eq!(
+        texts(&drain(&db.store, &mut page.window.clone(), 100).await)[..6],
+        expected,
+        "nothing settled yet"
+    );
 }
 
 #[tokio::test]
@@ -88,7 +113,11 @@ async fn a_page_that_ends_with_its_window_ends_the_window() {
     db.pulse().await;
     let page = db.store.read(Position::START, 3).await.unwrap();
     assert_eq!(page.entries.len(), 3);
-    assert_eq!(page.next, db.store.head().await.unwrap(), "no second read to find nothing");
+    assert_eq!(
+        page.next,
+        db.store.head().await.unwrap(),
+        "no second read to find nothing"
+    );
     let head = db.store.read(page.next, 3).await.unwrap();
     assert_eq!((head.entries.len(), head.next), (0, page.next));
 }
@@ -118,13 +147,17 @@ async fn a_new_store_goes_on_where_the_old_one_stopped() {
     db.commit(&["3"]).await;
     let second = db.second().await;
     second.pulse().await.unwrap();
-    assert_eq!(texts(&drain(&second, &mut written_down.parse().unwrap(), 10).await), ["3"]);
+    assert_eq!(
+        texts(&drain(&second, &mut written_down.parse().unwrap(), 10).await),
+        ["3"]
+    );
 }
 
 #[tokio::test]
 async fn a_position_that_never_was_is_refused() {
     let db = Fresh::new().await;
-    for nowhere in [Position { from: 9, to: 0, id: 0 }, Position { from: 0, to: 9, id: 1 }, Position { from: -1, to: 0, id: 0 }] {
+    for (from, to, id) in [(9, 0, 0), (0, 9, 1), (-1, 0, 0)] {
+        let nowhere = Position { from, to, id };
         let error = db.store.read(nowhere, 10).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
         assert!(error.to_string().contains(&nowhere.to_string()), "{error}");
@@ -140,7 +173,12 @@ async fn large_payloads_make_short_pages() {
     };
     let mut tx = db.begin().await;
     append(&mut tx, &(0..60).map(large).collect::<Vec<_>>()).await.unwrap();
-    append(&mut tx, &(0..500).map(|n| event("k", &n.to_string())).collect::<Vec<_>>()).await.unwrap();
+    append(
+        &mut tx,
+        &(0..500).map(|n| event("k", &n.to_string())).collect::<Vec<_>>(),
+    )
+    .await
+    .unwrap();
     tx.commit().await.unwrap();
     db.pulse().await;
     let mut position = Position::START;
@@ -163,16 +201,26 @@ async fn large_payloads_make_short_pages() {
 #[tokio::test]
 async fn a_page_is_read_by_primary_key_on_a_table_never_analysed() {
     let db = Fresh::new().await;
-    let settings = "?options=-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20plan_cache_mode%3Dforce_generic_plan";
-    let pool = sqlx::PgPool::connect(&format!("{}{settings}", url(&db.name))).await.unwrap();
+    let settings =
+        "options[enable_seqscan]=off&options[enable_bitmapscan]=off&options[plan_cache_mode]=force_generic_plan";
+    let pool = sqlx::PgPool::connect(&format!("{}?{settings}", url(&db.name)))
+        .await
+        .unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let read = include_str!("../../sql/read.sql");
     let prepare = format!("prepare page (bigint, bigint, bigint, bigint, bigint, bigint) as {read}");
     connection.execute(AssertSqlSafe(prepare)).await.unwrap();
-    let plan = connection.fetch_all("explain (costs off) execute page (0, 9, 0, 1, 0, 1000)").await.unwrap();
+    let plan = connection
+        .fetch_all("explain (costs off) execute page (0, 9, 0, 1, 0, 1000)")
+        .await
+        .unwrap();
     let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
     let plan = plan.join("\n");
     assert!(plan.contains("Index Scan using outbox_pkey on outbox"), "{plan}");
     assert!(!plan.contains("Sort"), "{plan}");
-    assert_eq!(plan.matches("InitPlan").count(), 2, "each snapshot is read once: {plan}");
+    assert_eq!(
+        plan.matches("InitPlan").count(),
+        2,
+        "each snapshot is read once: {plan}"
+    );
 }

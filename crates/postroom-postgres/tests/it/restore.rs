@@ -26,7 +26,8 @@ async fn copy_of(db: &Fresh) -> Fresh {
     let name = format!("{}_copy", db.name);
     // The template must have no sessions.
     admin(&format!(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'", db.name
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'",
+        db.name
     ))
     .await;
     admin(&format!("create database {name} template {}", db.name)).await;
@@ -38,15 +39,24 @@ async fn a_copy_reads_on_exactly_once() {
     let (db, mut position) = original().await;
     let copy = copy_of(&db).await;
     // As if from a cluster that had come further: every xid given out here looks old.
-    copy.sql("update postroom.outbox_tick set snapshot = '900000000:900000000:' where n = (select max(n) from postroom.outbox_tick)").await;
+    copy.sql("update postroom.outbox_tick set snapshot = '900000000:900000000:' where n = 1")
+        .await;
     copy.commit(&["before the re-base"]).await;
     let got = copy.texts(&mut position).await;
     // The last tick now claims to have seen all that its old cluster had written; what it had not is told apart by id.
     assert_eq!(got, ["unseen", "before the re-base"]);
     copy.commit(&["after"]).await;
     assert_eq!(copy.texts(&mut position).await, ["after"]);
-    assert_eq!(copy.number("select max(era)::bigint from postroom.outbox_tick").await, 3, "re-based once");
-    assert_eq!(copy.texts(&mut Position::START.clone()).await.len(), 5, "the start still reads everything");
+    assert_eq!(
+        copy.number("select max(era)::bigint from postroom.outbox_tick").await,
+        3,
+        "re-based once"
+    );
+    assert_eq!(
+        copy.texts(&mut Position::START.clone()).await.len(),
+        5,
+        "the start still reads everything"
+    );
 }
 
 #[tokio::test]
@@ -54,11 +64,18 @@ async fn a_late_row_survives_the_move() {
     let (db, mut position) = original().await;
     let copy = copy_of(&db).await;
     copy.commit(&["before the re-base"]).await;
-    assert_eq!(copy.texts(&mut position).await, ["late", "unseen", "before the re-base"]);
+    assert_eq!(
+        copy.texts(&mut position).await,
+        ["late", "unseen", "before the re-base"]
+    );
     copy.commit(&["after"]).await;
     assert_eq!(copy.texts(&mut position).await, ["after"]);
     copy.cursor("route", position).await;
-    let all = Prune { keep: std::time::Duration::ZERO, batch: 100, archive: false };
+    let all = Prune {
+        keep: std::time::Duration::ZERO,
+        batch: 100,
+        archive: false,
+    };
     assert_eq!(copy.store.prune(&all).await.unwrap(), 5, "rows of both eras go");
 }
 
@@ -71,7 +88,10 @@ async fn a_cursor_inside_a_window_survives_the_move() {
     let copy = copy_of(&db).await;
     copy.commit(&["5"]).await;
     assert_eq!(copy.texts(&mut page.next.clone()).await, ["3", "4", "5"]);
-    assert_eq!(copy.texts(&mut page.after(page.entries[0].id).clone()).await, ["2", "3", "4", "5"]);
+    assert_eq!(
+        copy.texts(&mut page.after(page.entries[0].id).clone()).await,
+        ["2", "3", "4", "5"]
+    );
 }
 
 #[tokio::test]
@@ -82,8 +102,14 @@ async fn rivals_re_base_once() {
     for pulse in futures::future::join_all(stores.iter().map(|store| store.pulse())).await {
         pulse.unwrap();
     }
-    assert_eq!(copy.number("select max(era)::bigint from postroom.outbox_tick").await, 3);
-    assert_eq!(texts(&drain(&stores[2], &mut position.clone(), 10).await), ["late", "unseen"]);
+    assert_eq!(
+        copy.number("select max(era)::bigint from postroom.outbox_tick").await,
+        3
+    );
+    assert_eq!(
+        texts(&drain(&stores[2], &mut position.clone(), 10).await),
+        ["late", "unseen"]
+    );
 }
 
 #[tokio::test]
@@ -92,7 +118,10 @@ async fn a_restored_dump_reads_on_exactly_once() {
     let name = format!("{}_restored", db.name);
     admin(&format!("create database {name}")).await;
     let bin = std::env::var("POSTROOM_TEST_POSTGRES_BIN").map_or_else(|_| String::new(), |bin| format!("{bin}/"));
-    let dump = Command::new(format!("{bin}pg_dump")).args(["--dbname", &url(&db.name), "--file"]).arg(dump_file(&name)).status();
+    let dump = Command::new(format!("{bin}pg_dump"))
+        .args(["--dbname", &url(&db.name), "--file"])
+        .arg(dump_file(&name))
+        .status();
     assert!(dump.unwrap().success());
     let load = Command::new(format!("{bin}psql"))
         .args(["--quiet", "--set=ON_ERROR_STOP=1", "--dbname", &url(&name), "--file"])
@@ -105,7 +134,11 @@ async fn a_restored_dump_reads_on_exactly_once() {
     let restored = Fresh::open(name).await;
     restored.commit(&["new"]).await;
     assert_eq!(restored.texts(&mut position).await, ["late", "unseen", "new"]);
-    assert_eq!(db.texts(&mut db.store.head().await.unwrap()).await, ["late", "unseen"], "the original is not touched");
+    assert_eq!(
+        db.texts(&mut db.store.head().await.unwrap()).await,
+        ["late", "unseen"],
+        "the original is not touched"
+    );
 }
 
 fn dump_file(name: &str) -> std::path::PathBuf {

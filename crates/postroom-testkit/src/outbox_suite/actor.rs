@@ -74,13 +74,23 @@ impl Reader {
             self.store.pulse().await.unwrap();
             let page = self.store.read(self.position, count - taken.len()).await.unwrap();
             let has_moved = page.next != self.position;
-            assert!(page.entries.is_empty() || has_moved, "a page with entries moves the position");
-            assert!(page.entries.len() <= count - taken.len(), "a page holds no more than was asked for");
+            assert!(
+                page.entries.is_empty() || has_moved,
+                "a page with entries moves the position"
+            );
+            assert!(
+                page.entries.len() <= count - taken.len(),
+                "a page holds no more than was asked for"
+            );
             self.position = page.next;
             taken.extend(page.entries.iter().cloned());
             if !has_moved {
                 let labels: Vec<String> = taken.iter().map(label).collect();
-                assert!(start.elapsed() < DEADLINE, "{} of {count} entries came in {DEADLINE:?}: {labels:.1000?}", taken.len());
+                assert!(
+                    start.elapsed() < DEADLINE,
+                    "{} of {count} entries came in {DEADLINE:?}: {labels:.1000?}",
+                    taken.len()
+                );
                 sleep(LOOK).await;
             }
         }
@@ -98,7 +108,11 @@ impl Reader {
         commit(self.store.db(), FENCE, &[FENCE]).await;
         self.expect(&[FENCE]).await;
         let more = self.rest().await;
-        assert!(more.is_empty(), "nothing follows what was committed last, but {:?}", more.iter().map(label).collect::<Vec<_>>());
+        assert!(
+            more.is_empty(),
+            "nothing follows what was committed last, but {:?}",
+            more.iter().map(label).collect::<Vec<_>>()
+        );
     }
 
     /// Everything readable from here on, without waiting for anything; page by page.
@@ -130,7 +144,11 @@ pub(super) async fn fill(fresh: &Fresh, count: usize) -> Vec<Entry> {
 }
 
 /// Waits until `holds` for what `look` finds.
-pub(super) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(what: &str, mut look: impl FnMut() -> F, holds: impl Fn(&T) -> bool) -> T {
+pub(super) async fn until<T: std::fmt::Debug, F: Future<Output = T>>(
+    what: &str,
+    mut look: impl FnMut() -> F,
+    holds: impl Fn(&T) -> bool,
+) -> T {
     let start = Instant::now();
     loop {
         let found = look().await;

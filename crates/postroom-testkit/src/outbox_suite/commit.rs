@@ -30,7 +30,10 @@ pub async fn a_late_commit_is_not_skipped(fresh: Fresh) {
 /// Where only one transaction can write at a time: the next one waits, and both are read in commit order.
 async fn the_second_writer_waits(first: DatabaseTransaction, writers: &DatabaseConnection, mut reader: Reader) {
     let mut second = pin!(commit(writers, "quick", &["quick"]));
-    assert!(timeout(A_WHILE, &mut second).await.is_err(), "the second writer waits for the first");
+    assert!(
+        timeout(A_WHILE, &mut second).await.is_err(),
+        "the second writer waits for the first"
+    );
     assert!(reader.rest().await.is_empty(), "neither is readable yet");
     first.commit().await.unwrap();
     second.await;
@@ -72,7 +75,11 @@ pub async fn a_savepoint_rolled_back_hides_only_its_events(fresh: Fresh) {
 /// Writers of a key queue for its aggregate; the order in which they get it is the order of its events.
 pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fresh) {
     let writers = fresh.writers(3).await;
-    let workload = Workload { writers: 1, keys: 1, ..Workload::default() };
+    let workload = Workload {
+        writers: 1,
+        keys: 1,
+        ..Workload::default()
+    };
     workload.prepare(&writers).await.unwrap();
     let mut reader = Reader::new(&fresh);
     let first = begin(&writers).await;
@@ -84,7 +91,10 @@ pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fre
         append(&tx, "thing", &["second"]).await;
         tx.commit().await.unwrap();
     });
-    assert!(timeout(A_WHILE, &mut second).await.is_err(), "the second writer waits for the aggregate");
+    assert!(
+        timeout(A_WHILE, &mut second).await.is_err(),
+        "the second writer waits for the aggregate"
+    );
     if fresh.overlapping_writers {
         commit(&writers, "other", &["other"]).await;
         reader.expect(&["other"]).await;
@@ -98,7 +108,11 @@ pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fre
 /// A transaction that began, and wrote something, before another may touch a key after it: then its event is the later.
 pub async fn a_key_keeps_its_order_when_its_second_writer_began_first(fresh: Fresh) {
     let writers = fresh.writers(2).await;
-    let workload = Workload { writers: 1, keys: 1, ..Workload::default() };
+    let workload = Workload {
+        writers: 1,
+        keys: 1,
+        ..Workload::default()
+    };
     workload.prepare(&writers).await.unwrap();
     let mut reader = Reader::new(&fresh);
     let early = begin(&writers).await;
@@ -109,7 +123,10 @@ pub async fn a_key_keeps_its_order_when_its_second_writer_began_first(fresh: Fre
         early.commit().await.unwrap();
     } else {
         let mut late = pin!(commit(&writers, "thing", &["second"]));
-        assert!(timeout(A_WHILE, &mut late).await.is_err(), "the second writer waits for the first");
+        assert!(
+            timeout(A_WHILE, &mut late).await.is_err(),
+            "the second writer waits for the first"
+        );
         append(&early, "thing", &["first"]).await;
         early.commit().await.unwrap();
         late.await;
@@ -147,18 +164,33 @@ pub async fn an_open_transaction_is_named(fresh: Fresh) {
         DbBackend::Postgres => "select cast(pg_backend_pid() as char(20)) as session",
         DbBackend::MySql => "select cast(connection_id() as char(20)) as session",
         _ => {
-            assert!(fresh.open_transactions().await.unwrap().is_empty(), "SQLite cannot tell who has it open");
+            assert!(
+                fresh.open_transactions().await.unwrap().is_empty(),
+                "SQLite cannot tell who has it open"
+            );
             return tx.commit().await.unwrap();
         }
     };
-    let row = tx.query_one_raw(Statement::from_string(writers.get_database_backend(), session)).await.unwrap().unwrap();
+    let row = tx
+        .query_one_raw(Statement::from_string(writers.get_database_backend(), session))
+        .await
+        .unwrap()
+        .unwrap();
     let session: String = row.try_get("", "session").unwrap();
     let session = session.trim();
     let look = || async { fresh.open_transactions().await.unwrap() };
     let is_ours = |open: &OpenTransaction| open.session == session;
     let found = until("the open transaction is named", look, |all| all.iter().any(is_ours)).await;
-    assert!(found.iter().any(|open| is_ours(open) && open.has_written && open.age_s >= 0.0), "{found:?}");
-    assert!(found.is_sorted_by(|older, younger| older.age_s >= younger.age_s), "oldest first: {found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|open| is_ours(open) && open.has_written && open.age_s >= 0.0),
+        "{found:?}"
+    );
+    assert!(
+        found.is_sorted_by(|older, younger| older.age_s >= younger.age_s),
+        "oldest first: {found:?}"
+    );
     tx.commit().await.unwrap();
     until("the ended transaction is gone", look, |all| !all.iter().any(is_ours)).await;
 }

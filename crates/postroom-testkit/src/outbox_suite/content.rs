@@ -25,9 +25,15 @@ pub async fn what_breaks_a_limit_is_refused_and_nothing_is_stored(fresh: Fresh) 
         ("aggregate_id", |event| event.aggregate_id = "k".repeat(1 << 20)),
         ("aggregate_id", |event| event.aggregate_id = "a\0b".to_owned()),
         ("source", |event| event.source = "s".repeat(KEY_BYTES_MAX + 1)),
-        ("payload", |event| event.payload = to_raw_value(&"x".repeat(10_000_000)).unwrap()),
-        ("headers", |event| event.headers = [("h".to_owned(), "v".repeat(HEADERS_BYTES_MAX))].into()),
-        ("occurred_at", |event| event.occurred_at = datetime!(0000-01-01 0:00 UTC)),
+        ("payload", |event| {
+            event.payload = to_raw_value(&"x".repeat(10_000_000)).unwrap();
+        }),
+        ("headers", |event| {
+            event.headers = [("h".to_owned(), "v".repeat(HEADERS_BYTES_MAX))].into();
+        }),
+        ("occurred_at", |event| {
+            event.occurred_at = datetime!(0000-01-01 0:00 UTC);
+        }),
     ];
     let tx = begin(fresh.db()).await;
     for (field, broken) in breaks {
@@ -36,7 +42,11 @@ pub async fn what_breaks_a_limit_is_refused_and_nothing_is_stored(fresh: Fresh) 
         broken(&mut bad);
         let error = postroom::append(&tx, &[good, bad]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{field}: {}", error.report());
-        assert!(error.report().contains(field), "the error names {field}: {}", error.report());
+        assert!(
+            error.report().contains(field),
+            "the error names {field}: {}",
+            error.report()
+        );
     }
     append(&tx, "thing", &["good"]).await;
     tx.commit().await.unwrap();
@@ -60,10 +70,19 @@ pub async fn an_event_at_every_limit_is_kept(fresh: Fresh) {
     tx.commit().await.unwrap();
     let found = Reader::new(&fresh).take(1).await;
     let found = &found.first().unwrap().event;
-    assert!(found.payload.get() == largest.payload.get(), "a payload of {PAYLOAD_BYTES_MAX} bytes");
+    assert!(
+        found.payload.get() == largest.payload.get(),
+        "a payload of {PAYLOAD_BYTES_MAX} bytes"
+    );
     assert_eq!(found.key(), largest.key());
-    assert_eq!((&found.event_type, &found.source), (&largest.event_type, &largest.source));
-    assert_eq!((&found.headers, found.occurred_at), (&largest.headers, largest.occurred_at));
+    assert_eq!(
+        (&found.event_type, &found.source),
+        (&largest.event_type, &largest.source)
+    );
+    assert_eq!(
+        (&found.headers, found.occurred_at),
+        (&largest.headers, largest.occurred_at)
+    );
 }
 
 /// Every field comes back as it was given: any script, numbers no float can hold, headers, times.
@@ -86,19 +105,34 @@ pub async fn every_field_comes_back(fresh: Fresh) {
     let entry = found.first().unwrap();
     assert_eq!((entry.event.id, &entry.event.event_type), (given.id, &given.event_type));
     assert_eq!((entry.event.key(), &entry.event.source), (given.key(), &given.source));
-    assert_eq!((&entry.event.headers, entry.event.occurred_at), (&given.headers, given.occurred_at));
-    assert!((entry.created_at - before).abs() < time::Duration::minutes(5), "created {} by the database", entry.created_at);
+    assert_eq!(
+        (&entry.event.headers, entry.event.occurred_at),
+        (&given.headers, given.occurred_at)
+    );
+    assert!(
+        (entry.created_at - before).abs() < time::Duration::minutes(5),
+        "created {} by the database",
+        entry.created_at
+    );
     if fresh.keeps_json_text {
         assert_eq!(entry.event.payload.get(), PAYLOAD, "byte for byte");
     }
-    assert_eq!(fields(entry.event.payload.get()), fields(PAYLOAD), "value for value, numbers digit for digit");
+    assert_eq!(
+        fields(entry.event.payload.get()),
+        fields(PAYLOAD),
+        "value for value, numbers digit for digit"
+    );
 }
 
 /// An object's fields: strings as what they mean, everything else as it is written, without spaces.
 fn fields(object: &str) -> BTreeMap<String, String> {
     let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap();
-    let meaning = |value: &RawValue| serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().replace(' ', ""));
-    fields.into_iter().map(|(name, value)| (name, meaning(&value))).collect()
+    let meaning =
+        |value: &RawValue| serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().replace(' ', ""));
+    fields
+        .into_iter()
+        .map(|(name, value)| (name, meaning(&value)))
+        .collect()
 }
 
 /// Case, accents and spaces at the end make another key: a database's collation must not merge them.

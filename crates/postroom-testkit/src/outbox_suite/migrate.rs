@@ -15,15 +15,31 @@ pub async fn migrations_can_be_taken_back_and_applied_again(fresh: Fresh) {
     assert!(again.is_empty(), "applied once is enough, but {again:?}");
     for expected in all.iter().rev() {
         let down = migration::down(fresh.db(), "postroom", all).await.unwrap();
-        assert_eq!(down.map(|migration| migration.number), Some(expected.number), "the newest goes first");
+        assert_eq!(
+            down.map(|migration| migration.number),
+            Some(expected.number),
+            "the newest goes first"
+        );
     }
-    assert!(migration::down(fresh.db(), "postroom", all).await.unwrap().is_none(), "nothing is left");
-    assert_eq!(migration::pending(fresh.db(), "postroom", all).await.unwrap().len(), all.len());
+    assert!(
+        migration::down(fresh.db(), "postroom", all).await.unwrap().is_none(),
+        "nothing is left"
+    );
+    assert_eq!(
+        migration::pending(fresh.db(), "postroom", all).await.unwrap().len(),
+        all.len()
+    );
 
     let second = fresh.second().await;
-    let (mine, others) =
-        tokio::join!(migration::up(fresh.db(), "postroom", all), migration::up(second.db(), "postroom", all));
-    assert_eq!(mine.unwrap().len() + others.unwrap().len(), all.len(), "each was applied by one of the two");
+    let (mine, others) = tokio::join!(
+        migration::up(fresh.db(), "postroom", all),
+        migration::up(second.db(), "postroom", all)
+    );
+    assert_eq!(
+        mine.unwrap().len() + others.unwrap().len(),
+        all.len(),
+        "each was applied by one of the two"
+    );
     drop(second);
     let fresh = fresh.restarted().await;
     commit(fresh.db(), "thing", &["after"]).await;

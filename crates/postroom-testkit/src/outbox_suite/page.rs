@@ -1,6 +1,10 @@
 //! Pages and positions: they follow each other without a gap, can be cut anywhere, and outlive the program.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a clause asserts by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a clause asserts by panicking"
+)]
 
 use postroom::{Entry, Event, PAGE_BYTES, PAYLOAD_BYTES_MAX, Position};
 use serde_json::value::to_raw_value;
@@ -26,10 +30,16 @@ pub async fn a_page_can_be_settled_in_the_middle(fresh: Fresh) {
         let mut position = Position::START;
         while read < all.len() {
             let page = fresh.read(position, limit).await.unwrap();
+            assert!(page.next != position, "{read} of 12 entries, then nothing more");
             for entry in page.entries.iter() {
                 read += 1;
                 let rest = Reader::at(fresh.store(), page.after(entry.id)).rest().await;
-                assert_eq!(ids(&rest), ids(&all[read..]), "behind entry {} of a page of {limit}", entry.id);
+                assert_eq!(
+                    ids(&rest),
+                    ids(&all[read..]),
+                    "behind entry {} of a page of {limit}",
+                    entry.id
+                );
             }
             position = page.next;
         }
@@ -40,7 +50,11 @@ pub async fn a_page_can_be_settled_in_the_middle(fresh: Fresh) {
 /// when it was made.
 pub async fn a_position_is_stable_when_read_again(fresh: Fresh) {
     let writers = fresh.writers(2).await;
-    let late = if fresh.overlapping_writers { Some(begin(&writers).await) } else { None };
+    let late = if fresh.overlapping_writers {
+        Some(begin(&writers).await)
+    } else {
+        None
+    };
     if let Some(late) = &late {
         append(late, "late", &["late"]).await;
     }
@@ -50,7 +64,11 @@ pub async fn a_position_is_stable_when_read_again(fresh: Fresh) {
     Reader::new(&fresh).take(3).await;
     let page = fresh.read(Position::START, 3).await.unwrap();
     let again = fresh.read(Position::START, 3).await.unwrap();
-    assert_eq!((ids(&page.entries), page.next), (ids(&again.entries), again.next), "the same page twice");
+    assert_eq!(
+        (ids(&page.entries), page.next),
+        (ids(&again.entries), again.next),
+        "the same page twice"
+    );
 
     let first = page.entries.first().unwrap();
     let middle: Position = page.after(first.id).to_string().parse().unwrap();
@@ -62,7 +80,11 @@ pub async fn a_position_is_stable_when_read_again(fresh: Fresh) {
     }
     commit(&writers, "d", &["d"]).await;
     let found = Reader::at(fresh.store(), middle).take(expected.len()).await;
-    assert_eq!(sorted_labels(&found), expected, "from the old position: what it had not taken, and what came later");
+    assert_eq!(
+        sorted_labels(&found),
+        expected,
+        "from the old position: what it had not taken, and what came later"
+    );
     let again = Reader::at(fresh.store(), middle).rest().await;
     assert_eq!(sorted_labels(&again), expected, "and once more");
 }
@@ -94,7 +116,11 @@ pub async fn head_is_behind_everything_readable(fresh: Fresh) {
     commit(fresh.db(), "thing", &["new"]).await;
     reader.expect(&["new"]).await;
     reader.expect_nothing_else().await;
-    assert_eq!(from_empty.take(12).await.len(), 12, "the head of an empty outbox is its beginning");
+    assert_eq!(
+        from_empty.take(12).await.len(),
+        12,
+        "the head of an empty outbox is its beginning"
+    );
 }
 
 /// Whatever the size of its pages, a reader sees each entry once, and every reader sees the same order of a key.
@@ -102,7 +128,12 @@ pub async fn many_pages_follow_each_other_without_gap(fresh: Fresh) {
     let mut count = 0;
     for size in [1, 2, 50, 1, 300, 7, 1, 90, 33] {
         let labels: Vec<String> = (count..count + size).map(|number| number.to_string()).collect();
-        commit(fresh.db(), "thing", &labels.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        commit(
+            fresh.db(),
+            "thing",
+            &labels.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
         count += size;
     }
     let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -120,7 +151,9 @@ pub async fn a_large_payload_bounds_the_page(fresh: Fresh) {
     let large = || Event::new("suite.large.v1", "thing", "large", to_raw_value(&text).unwrap()).unwrap();
     for _ in 0..4 {
         let tx = begin(fresh.db()).await;
-        postroom::append(&tx, &[large(), large(), large(), large(), large()]).await.unwrap();
+        postroom::append(&tx, &[large(), large(), large(), large(), large()])
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
     }
     commit(fresh.db(), "large", &["small"]).await;
@@ -130,7 +163,11 @@ pub async fn a_large_payload_bounds_the_page(fresh: Fresh) {
     while count < 21 {
         let page = fresh.read(position, 1_000).await.unwrap();
         let bytes: usize = page.entries.iter().map(|entry| entry.event.payload.get().len()).sum();
-        assert!(bytes <= PAGE_BYTES + PAYLOAD_BYTES_MAX, "a page of {bytes} bytes in {} entries", page.entries.len());
+        assert!(
+            bytes <= PAGE_BYTES + PAYLOAD_BYTES_MAX,
+            "a page of {bytes} bytes in {} entries",
+            page.entries.len()
+        );
         assert!(page.next != position, "{count} of 21 entries, then nothing more");
         position = page.next;
         count += page.entries.len();

@@ -46,12 +46,19 @@ pub async fn a_scheduled_event_shows_in_the_pulse(fresh: Fresh) {
     let now = event("thing", "now");
     postroom::schedule(&tx, &now, clock::now() - HOUR).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(fresh.pulse().await.unwrap().due_in, Some(Duration::ZERO), "one is overdue");
+    assert_eq!(
+        fresh.pulse().await.unwrap().due_in,
+        Some(Duration::ZERO),
+        "one is overdue"
+    );
 
     let tx = begin(fresh.db()).await;
     assert!(postroom::cancel(&tx, now.id).await.unwrap());
     assert!(postroom::cancel(&tx, later.id).await.unwrap());
-    assert!(!postroom::cancel(&tx, later.id).await.unwrap(), "it is not waiting any more");
+    assert!(
+        !postroom::cancel(&tx, later.id).await.unwrap(),
+        "it is not waiting any more"
+    );
     tx.commit().await.unwrap();
     assert_eq!(fresh.pulse().await.unwrap().due_in, None, "all are cancelled");
     Reader::new(&fresh).expect_nothing_else().await;
@@ -62,7 +69,9 @@ pub async fn a_signal_shows_in_the_pulse(fresh: Fresh) {
     let before = fresh.pulse().await.unwrap().signal;
     let version = || Alias::new("version");
     let mut update = Query::update();
-    update.table(named(fresh.db(), Table::Signal)).value(version(), Expr::col(version()).add(1));
+    update
+        .table(named(fresh.db(), Table::Signal))
+        .value(version(), Expr::col(version()).add(1));
     fresh.db().execute(&update).await.unwrap();
     assert_eq!(fresh.pulse().await.unwrap().signal, before + 1);
 }

@@ -14,7 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, commit, fill, label};
 use crate::Fresh;
 
-const AT_ONCE: Prune = Prune { keep: Duration::ZERO, batch: 1_000, archive: false };
+const AT_ONCE: Prune = Prune {
+    keep: Duration::ZERO,
+    batch: 1_000,
+    archive: false,
+};
 
 /// Writes a route's progress down, as settling does.
 async fn settle(store: &dyn Inspect, route: &str, position: Position) {
@@ -23,7 +27,11 @@ async fn settle(store: &dyn Inspect, route: &str, position: Position) {
         .into_table(named(store.db(), Table::Cursor))
         .columns(["route", "shard", "position"].map(Alias::new))
         .values_panic([route.into(), 0.into(), position.to_string().into()])
-        .on_conflict(OnConflict::columns(["route", "shard"].map(Alias::new)).update_column(Alias::new("position")).to_owned());
+        .on_conflict(
+            OnConflict::columns(["route", "shard"].map(Alias::new))
+                .update_column(Alias::new("position"))
+                .to_owned(),
+        );
     store.db().execute(&insert).await.unwrap();
 }
 
@@ -33,7 +41,10 @@ async fn prune_until(fresh: &Fresh, prune: Prune, reader: &mut Reader, count: u6
     let mut gone = 0;
     while gone < count {
         gone += fresh.prune(&prune).await.unwrap();
-        assert!(start.elapsed() < DEADLINE, "{gone} of {count} entries pruned in {DEADLINE:?}");
+        assert!(
+            start.elapsed() < DEADLINE,
+            "{gone} of {count} entries pruned in {DEADLINE:?}"
+        );
         commit(fresh.db(), "later", &["later"]).await;
         reader.take(1).await;
         settle(&**fresh, "slow", reader.position).await;
@@ -46,7 +57,11 @@ pub async fn prune_keeps_what_a_cursor_needs(fresh: Fresh) {
     let all = fill(&fresh, 20).await;
     settle(&*fresh, "quick", fresh.head().await.unwrap()).await;
     settle(&*fresh, "slow", Position::START).await;
-    assert_eq!(fresh.prune(&AT_ONCE).await.unwrap(), 0, "the slow route has passed nothing");
+    assert_eq!(
+        fresh.prune(&AT_ONCE).await.unwrap(),
+        0,
+        "the slow route has passed nothing"
+    );
 
     let mut slow = Reader::new(&fresh);
     slow.take(8).await;
@@ -65,7 +80,9 @@ pub async fn prune_keeps_what_a_cursor_needs(fresh: Fresh) {
 
 async fn remove(fresh: &Fresh, route: &str) {
     let mut delete = Query::delete();
-    delete.from_table(named(fresh.db(), Table::Cursor)).and_where(Expr::col(Alias::new("route")).eq(route));
+    delete
+        .from_table(named(fresh.db(), Table::Cursor))
+        .and_where(Expr::col(Alias::new("route")).eq(route));
     fresh.db().execute(&delete).await.unwrap();
 }
 
@@ -73,7 +90,10 @@ async fn remove(fresh: &Fresh, route: &str) {
 pub async fn prune_keeps_what_is_young(fresh: Fresh) {
     fill(&fresh, 10).await;
     settle(&*fresh, "slow", fresh.head().await.unwrap()).await;
-    let young = Prune { keep: Duration::from_secs(3_600), ..AT_ONCE };
+    let young = Prune {
+        keep: Duration::from_secs(3_600),
+        ..AT_ONCE
+    };
     assert_eq!(fresh.prune(&young).await.unwrap(), 0);
     assert_eq!(Reader::new(&fresh).rest().await.len(), 10);
 }
@@ -91,7 +111,10 @@ pub async fn prune_removes_no_more_than_its_batch(fresh: Fresh) {
         let now = fresh.prune(&small).await.unwrap();
         assert!(now <= 3, "{now} are gone, at most 3 were asked for");
         gone += now;
-        assert!(start.elapsed() < DEADLINE, "{gone} of 20 entries pruned in {DEADLINE:?}");
+        assert!(
+            start.elapsed() < DEADLINE,
+            "{gone} of 20 entries pruned in {DEADLINE:?}"
+        );
         if now == 0 {
             commit(fresh.db(), "later", &["later"]).await;
             reader.take(1).await;
@@ -119,7 +142,10 @@ pub async fn prune_never_blocks_a_writer(fresh: Fresh) {
         open.commit().await.unwrap();
     } else {
         let mut prune = pin!(fresh.prune(&AT_ONCE));
-        assert!(timeout(A_WHILE, &mut prune).await.is_err(), "retention waits for the writer, not the writer for retention");
+        assert!(
+            timeout(A_WHILE, &mut prune).await.is_err(),
+            "retention waits for the writer, not the writer for retention"
+        );
         append(&open, "held", &["held on"]).await;
         open.commit().await.unwrap();
         assert_eq!(prune.await.unwrap(), 20);
@@ -134,15 +160,26 @@ pub async fn prune_archives_when_asked(fresh: Fresh) {
     let mut reader = Reader::new(&fresh);
     reader.take(10).await;
     settle(&*fresh, "slow", reader.position).await;
-    let archive = Prune { archive: true, ..AT_ONCE };
+    let archive = Prune {
+        archive: true,
+        ..AT_ONCE
+    };
     prune_until(&fresh, archive, &mut reader, 10).await;
     let archived = archived(&fresh).await;
     let expected: Vec<(i64, String)> = all.iter().map(archive_row).collect();
-    assert_eq!(archived.get(..10), Some(expected.as_slice()), "every entry under its id, with its key");
+    assert_eq!(
+        archived.get(..10),
+        Some(expected.as_slice()),
+        "every entry under its id, with its key"
+    );
 
     let before = archived.len();
     prune_until(&fresh, AT_ONCE, &mut reader, 1).await;
-    assert_eq!(self::archived(&fresh).await.len(), before, "nothing is archived that was not to be");
+    assert_eq!(
+        self::archived(&fresh).await.len(),
+        before,
+        "nothing is archived that was not to be"
+    );
 }
 
 fn archive_row(entry: &Entry) -> (i64, String) {
@@ -156,13 +193,24 @@ async fn archived(fresh: &Fresh) -> Vec<(i64, String)> {
         .from(named(fresh.db(), Table::Audit))
         .order_by(Alias::new("id"), Order::Asc);
     let rows = fresh.db().query_all(&select).await.unwrap();
-    rows.iter().map(|row| (row.try_get("", "id").unwrap(), row.try_get("", "aggregate_id").unwrap())).collect()
+    rows.iter()
+        .map(|row| (row.try_get("", "id").unwrap(), row.try_get("", "aggregate_id").unwrap()))
+        .collect()
 }
 
 /// No column of an event can be changed once it is in the log.
 pub async fn an_entry_is_immutable(fresh: Fresh) {
     fill(&fresh, 1).await;
-    for column in ["payload", "headers", "event_type", "source", "aggregate_type", "aggregate_id", "event_id", "occurred_at"] {
+    for column in [
+        "payload",
+        "headers",
+        "event_type",
+        "source",
+        "aggregate_type",
+        "aggregate_id",
+        "event_id",
+        "occurred_at",
+    ] {
         let other = match column {
             "payload" | "headers" => "'{}'",
             "event_id" => "'01890000-0000-7000-8000-000000000000'",
@@ -170,10 +218,20 @@ pub async fn an_entry_is_immutable(fresh: Fresh) {
             _ => "'other'",
         };
         let mut update = Query::update();
-        update.table(named(fresh.db(), Table::Outbox)).value(Alias::new(column), Expr::cust(other));
-        let error = fresh.db().execute(&update).await.map(|done| done.rows_affected()).unwrap_err();
+        update
+            .table(named(fresh.db(), Table::Outbox))
+            .value(Alias::new(column), Expr::cust(other));
+        let error = fresh
+            .db()
+            .execute(&update)
+            .await
+            .map(|done| done.rows_affected())
+            .unwrap_err();
         let words = error.to_string();
-        assert!(words.contains("immutable") || words.contains("cannot be changed"), "{column}: the error says why: {words}");
+        assert!(
+            words.contains("immutable") || words.contains("cannot be changed"),
+            "{column}: the error says why: {words}"
+        );
     }
     let entries = Reader::new(&fresh).rest().await;
     assert_eq!(entries.iter().map(label).collect::<Vec<_>>(), ["0"]);

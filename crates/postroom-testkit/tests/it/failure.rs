@@ -8,7 +8,9 @@ pub(crate) async fn failure<F>(fresh: Fresh, clause: fn(Fresh) -> F) -> String
 where
     F: Future<Output = ()> + 'static,
 {
-    let ended = LocalSet::new().run_until(async { spawn_local(outbox_suite::check(fresh, clause)).await }).await;
+    let ended = LocalSet::new()
+        .run_until(async { spawn_local(outbox_suite::check(fresh, clause)).await })
+        .await;
     let panic = ended.expect_err("the clause must fail on a broken store").into_panic();
     match panic.downcast::<String>() {
         Ok(words) => *words,

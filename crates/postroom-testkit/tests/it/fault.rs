@@ -40,7 +40,11 @@ struct Faulty {
 
 /// A fresh SQLite store with this fault: the quickest to make, and right without it.
 async fn with(fault: Fault) -> Fresh {
-    fresh::sqlite().await.behind(|store| Faulty { store, fault, place: Mutex::default() })
+    fresh::sqlite().await.behind(|store| Faulty {
+        store,
+        fault,
+        place: Mutex::default(),
+    })
 }
 
 impl Faulty {
@@ -51,7 +55,10 @@ impl Faulty {
             page = self.store.read(page.next, 1_000).await?;
             all.extend(page.entries.iter().cloned());
         }
-        Ok(Page { entries: all.into(), ..page })
+        Ok(Page {
+            entries: all.into(),
+            ..page
+        })
     }
 
     async fn prune_all(&self) -> Result<u64> {
@@ -72,7 +79,11 @@ impl Outbox for Faulty {
     }
 
     async fn pulse(&self) -> Result<Pulse> {
-        if self.fault == Fault::DeafPulse { Ok(Pulse::default()) } else { self.store.pulse().await }
+        if self.fault == Fault::DeafPulse {
+            Ok(Pulse::default())
+        } else {
+            self.store.pulse().await
+        }
     }
 
     async fn read(&self, after: Position, limit: usize) -> Result<Page> {
@@ -89,14 +100,23 @@ impl Outbox for Faulty {
             Fault::SkipsLast if entries.len() > 1 => drop(entries.pop()),
             Fault::RepeatsLast if entries.len() > 1 => page.next = page.after(entries[entries.len() - 2].id),
             Fault::Reverses => entries.reverse(),
-            Fault::FoldsCase => entries.iter_mut().for_each(|entry| entry.event.aggregate_id.make_ascii_lowercase()),
+            Fault::FoldsCase => entries
+                .iter_mut()
+                .for_each(|entry| entry.event.aggregate_id.make_ascii_lowercase()),
             _ => {}
         }
-        Ok(Page { entries: entries.into(), ..page })
+        Ok(Page {
+            entries: entries.into(),
+            ..page
+        })
     }
 
     async fn head(&self) -> Result<Position> {
-        if self.fault == Fault::HeadAtStart { Ok(Position::START) } else { self.store.head().await }
+        if self.fault == Fault::HeadAtStart {
+            Ok(Position::START)
+        } else {
+            self.store.head().await
+        }
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64> {
@@ -158,6 +178,10 @@ caught! {
 #[tokio::test]
 async fn a_history_that_can_be_rewritten_is_caught() {
     let fresh = fresh::sqlite().await;
-    fresh.db().execute_unprepared("drop trigger postroom_outbox_is_immutable").await.unwrap();
+    fresh
+        .db()
+        .execute_unprepared("drop trigger postroom_outbox_is_immutable")
+        .await
+        .unwrap();
     failure(fresh, clause::an_entry_is_immutable).await;
 }

@@ -1,7 +1,16 @@
 //! The suite on all three stores, and the proof that it can fail.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests: a panic is how they fail, and what they counted is worth reading"
+)]
+
 mod failure;
 mod fault;
+mod guide;
 mod process;
 mod relay;
 mod server;

@@ -60,7 +60,10 @@ async fn a_process_may_end_in_order() {
     process.terminate().unwrap();
     assert_eq!(process.ended(LIMIT).await.unwrap().signal(), Some(15));
     let mut this = Process::spawn_self(["--list"]).unwrap();
-    assert!(this.ended(LIMIT).await.unwrap().success(), "the running program once more");
+    assert!(
+        this.ended(LIMIT).await.unwrap().success(),
+        "the running program once more"
+    );
 }
 
 #[test]

@@ -9,7 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Writes and reads while the server is killed twice, and finds everything exact.
 async fn crash_under_load(mut server: Server, fresh: Fresh) {
-    let workload = Workload { writers: 8, ..Workload::default() };
+    let workload = Workload {
+        writers: 8,
+        ..Workload::default()
+    };
     let writers = fresh.writers(workload.writers).await;
     workload.prepare(&writers).await.unwrap();
     let mut receiver = Receiver::new(fresh.store(), 7);
@@ -29,7 +32,11 @@ async fn crash_under_load(mut server: Server, fresh: Fresh) {
     let truth = workload.truth(&writers).await.unwrap();
     let findings = receiver.finish(&truth).await.unwrap();
     println!("{findings:?} {tally:?}");
-    assert!(findings.is_exact() && findings.events > 100, "{findings:?} {:#?}", receiver.history().explain(&truth, 5));
+    assert!(
+        findings.is_exact() && findings.events > 100,
+        "{findings:?} {:#?}",
+        receiver.history().explain(&truth, 5)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,7 +56,10 @@ async fn mariadb_killed_under_load_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_server_is_away_until_it_is_restarted() {
-    for mut server in [server::postgres(&["max_connections=20"]).await, server::mariadb(&["max-connections=20"]).await] {
+    for mut server in [
+        server::postgres(&["max_connections=20"]).await,
+        server::mariadb(&["max-connections=20"]).await,
+    ] {
         let url = server.url();
         server.stop().await.unwrap();
         assert!(std::net::TcpStream::connect(address(&url)).is_err(), "nobody answers");

@@ -19,7 +19,10 @@ mod sqlite {
 
 #[test]
 fn every_clause_is_in_the_list() {
-    let list = include_str!("../../src/outbox_suite.rs").split("macro_rules!").nth(1).unwrap();
+    let list = include_str!("../../src/outbox_suite.rs")
+        .split("macro_rules!")
+        .nth(1)
+        .unwrap();
     let topics = [
         include_str!("../../src/outbox_suite/commit.rs"),
         include_str!("../../src/outbox_suite/content.rs"),
@@ -36,7 +39,10 @@ fn every_clause_is_in_the_list() {
         .collect();
     assert!(clauses.len() >= 30, "{clauses:?}");
     for clause in clauses {
-        assert!(list.contains(&format!(" {clause},")), "{clause} is a clause that no store runs");
+        assert!(
+            list.contains(&format!(" {clause},")),
+            "{clause} is a clause that no store runs"
+        );
     }
 }
 
@@ -45,7 +51,9 @@ async fn migrations_have_the_same_numbers_and_names_on_every_store() {
     let stores = [fresh::postgres().await, fresh::mysql().await, fresh::sqlite().await];
     let [postgres, mysql, sqlite] = stores.map(|store| {
         let all = store.migrations();
-        all.iter().map(|migration| (migration.number, migration.name)).collect::<Vec<_>>()
+        all.iter()
+            .map(|migration| (migration.number, migration.name))
+            .collect::<Vec<_>>()
     });
     assert!(!postgres.is_empty());
     assert_eq!((&postgres, &postgres), (&mysql, &sqlite));

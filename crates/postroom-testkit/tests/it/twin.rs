@@ -70,7 +70,11 @@ async fn the_clause_of_late_commits_fails_for_a_naive_id() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clause_of_key_order_fails_for_an_xmin_reader() {
     let twin = fresh::postgres().await.behind(Twin::Xmin);
-    let words = failure(twin, outbox_suite::a_key_keeps_its_order_when_its_second_writer_began_first).await;
+    let words = failure(
+        twin,
+        outbox_suite::a_key_keeps_its_order_when_its_second_writer_began_first,
+    )
+    .await;
     assert!(words.contains(r#"left: ["second", "first"]"#), "{words}");
 }
 

@@ -23,7 +23,10 @@ impl Config {
             Self::Check => {
                 let config = shared.load()?;
                 let routes = config.routes.len();
-                print(format!("no mistakes; store {}, {routes} configured routes", config.store.url))
+                print(format!(
+                    "no mistakes; store {}, {routes} configured routes",
+                    config.store.url
+                ))
             }
         }
     }

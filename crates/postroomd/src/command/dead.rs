@@ -104,14 +104,28 @@ impl Dead {
         match self {
             Self::List(list) => {
                 let letters = dead::list(db, &list.selection(), list.before, list.limit).await?;
-                if list.json { print_json(&letters) } else { list.show(&letters) }
+                if list.json {
+                    print_json(&letters)
+                } else {
+                    list.show(&letters)
+                }
             }
             Self::Show(show) => {
-                let which = Selection { dead_ids: vec![show.dead_id], ..Selection::default() };
-                let Some(letter) = dead::list(db, &which, None, 1).await?.pop() else {
-                    bail!("there is no dead letter {}; `postroom dead list` shows those that wait", show.dead_id);
+                let which = Selection {
+                    dead_ids: vec![show.dead_id],
+                    ..Selection::default()
                 };
-                if show.json { print_json(&letter) } else { show_letter(&letter) }
+                let Some(letter) = dead::list(db, &which, None, 1).await?.pop() else {
+                    bail!(
+                        "there is no dead letter {}; `postroom dead list` shows those that wait",
+                        show.dead_id
+                    );
+                };
+                if show.json {
+                    print_json(&letter)
+                } else {
+                    show_letter(&letter)
+                }
             }
             Self::Retry(Retry { chosen }) => {
                 let retried = dead::retry(db, &chosen.selection()?, &actor()).await?;
@@ -138,8 +152,15 @@ impl Which {
     }
 
     fn is_empty(&self) -> bool {
-        let Self { route, r#type, aggregate_id, error_contains } = self;
-        [route, r#type, aggregate_id, error_contains].into_iter().all(Option::is_none)
+        let Self {
+            route,
+            r#type,
+            aggregate_id,
+            error_contains,
+        } = self;
+        [route, r#type, aggregate_id, error_contains]
+            .into_iter()
+            .all(Option::is_none)
     }
 }
 
@@ -148,7 +169,10 @@ impl Chosen {
         if self.dead_ids.is_empty() && self.which.is_empty() && !self.all {
             bail!("say which: numbers as `postroom dead list` shows them, a filter such as --route, or --all");
         }
-        Ok(Selection { dead_ids: self.dead_ids.clone(), ..self.which.selection() })
+        Ok(Selection {
+            dead_ids: self.dead_ids.clone(),
+            ..self.which.selection()
+        })
     }
 
     fn report(&self, done: &str, letters: u64) -> Result<()> {
@@ -164,14 +188,26 @@ impl Chosen {
 impl List {
     fn selection(&self) -> Selection {
         let which = self.which.selection();
-        Selection { state: which.state.filter(|_| !self.all), ..which }
+        Selection {
+            state: which.state.filter(|_| !self.all),
+            ..which
+        }
     }
 
     fn show(&self, letters: &[DeadLetter]) -> Result<()> {
         if letters.is_empty() {
             return print("no dead letters");
         }
-        let mut listing = Listing::new(&["#id", "state", "died", "route", "type", "key", "#attempts", "last error"]);
+        let mut listing = Listing::new(&[
+            "#id",
+            "state",
+            "died",
+            "route",
+            "type",
+            "key",
+            "#attempts",
+            "last error",
+        ]);
         for letter in letters {
             let event = &letter.entry.event;
             listing.row([
@@ -197,7 +233,12 @@ impl List {
 fn show_letter(letter: &DeadLetter) -> Result<()> {
     let paint = Paint::detect();
     let event = &letter.entry.event;
-    let title = format!("dead letter {} of {}: {}", letter.dead_id, clean(&letter.route), letter.state);
+    let title = format!(
+        "dead letter {} of {}: {}",
+        letter.dead_id,
+        clean(&letter.route),
+        letter.state
+    );
     print(paint.paint(Tone::Strong, &title))?;
     print(format!("event     {}  {}", clean(&event.event_type), event.id))?;
     print(format!("key       {}", clean(&event.key().to_string())))?;
@@ -205,7 +246,11 @@ fn show_letter(letter: &DeadLetter) -> Result<()> {
     if let Some(failed_at) = letter.failed_at {
         print(format!("failed    {} for the first time", with_date(failed_at)))?;
     }
-    print(format!("given up  {} after {} attempts", with_date(letter.dead_at), letter.attempts))?;
+    print(format!(
+        "given up  {} after {} attempts",
+        with_date(letter.dead_at),
+        letter.attempts
+    ))?;
     print(format!("error     {}", paint.paint(Tone::Bad, &clean(&letter.error))))?;
     if let Some(who) = &letter.decided_by {
         print(format!("decided   {} by {}", letter.state, clean(who)))?;
@@ -218,7 +263,10 @@ fn show_letter(letter: &DeadLetter) -> Result<()> {
     }
     print(format!("payload   {}", clean(event.payload.get())))?;
     if letter.state == "dead" {
-        print(format!("\nnext: postroom dead retry {0}, or postroom dead discard {0} --reason TEXT", letter.dead_id))?;
+        print(format!(
+            "\nnext: postroom dead retry {0}, or postroom dead discard {0} --reason TEXT",
+            letter.dead_id
+        ))?;
     }
     Ok(())
 }

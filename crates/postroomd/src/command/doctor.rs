@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use crate::config::Config;
 use crate::listing::{Cell, Listing};
 use crate::module;
-use crate::output::{Paint, Tone, print, print_json};
+use crate::output::{Paint, Tone, chain, print, print_json};
 use crate::store::{Kind, PLATFORM};
 
 /// Clocks may differ by this much before somebody should look.
@@ -51,15 +51,30 @@ enum State {
 
 impl Finding {
     fn ok(what: impl Into<String>, says: impl Into<String>) -> Self {
-        Self { state: State::Ok, what: what.into(), says: says.into(), next: None }
+        Self {
+            state: State::Ok,
+            what: what.into(),
+            says: says.into(),
+            next: None,
+        }
     }
 
     fn warn(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { state: State::Warn, what: what.into(), says: says.into(), next: Some(next.into()) }
+        Self {
+            state: State::Warn,
+            what: what.into(),
+            says: says.into(),
+            next: Some(next.into()),
+        }
     }
 
     fn fail(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { state: State::Fail, what: what.into(), says: says.into(), next: Some(next.into()) }
+        Self {
+            state: State::Fail,
+            what: what.into(),
+            says: says.into(),
+            next: Some(next.into()),
+        }
     }
 }
 
@@ -78,10 +93,17 @@ impl Doctor {
 }
 
 async fn examine(config: &Config) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok("program", format!("postroom {}", env!("CARGO_PKG_VERSION")))];
+    let mut findings = vec![Finding::ok(
+        "program",
+        format!("postroom {}", env!("CARGO_PKG_VERSION")),
+    )];
     let url = &config.store.url;
     if url.file().is_some_and(|file| !file.exists()) {
-        findings.push(Finding::fail("store", format!("{url} does not exist"), "start `postroom up`, or name another with --store"));
+        findings.push(Finding::fail(
+            "store",
+            format!("{url} does not exist"),
+            "start `postroom up`, or name another with --store",
+        ));
         return findings;
     }
     let begun = Instant::now();
@@ -89,11 +111,14 @@ async fn examine(config: &Config) -> Vec<Finding> {
         Ok(store) => store,
         Err(error) => {
             let next = "check the address, the server, the user and its password";
-            findings.push(Finding::fail("store", format!("{error:#}"), next));
+            findings.push(Finding::fail("store", chain(&error), next));
             return findings;
         }
     };
-    findings.push(Finding::ok("store", format!("{url} answers, connected in {} ms", begun.elapsed().as_millis())));
+    findings.push(Finding::ok(
+        "store",
+        format!("{url} answers, connected in {} ms", begun.elapsed().as_millis()),
+    ));
     findings.push(version(url.kind(), store.as_ref()).await);
     let tables = tables(config, store.as_ref()).await;
     let has_tables = tables.iter().all(|finding| finding.state == State::Ok);
@@ -121,18 +146,26 @@ async fn version(kind: Kind, store: &dyn Inspect) -> Finding {
 }
 
 async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
-    let modules = module::enabled(config).into_iter().map(|module| (module.name, module.tables));
+    let modules = module::enabled(config)
+        .into_iter()
+        .map(|module| (module.name, module.tables));
     let owners = std::iter::once((PLATFORM, store.migrations().to_vec())).chain(modules);
     let mut findings = Vec::new();
     for (owner, migrations) in owners {
         let what = format!("tables of {owner}");
         findings.push(match migration::pending(store.db(), owner, &migrations).await {
-            Ok(pending) if pending.is_empty() => Finding::ok(what, format!("{0} of {0} migrations are applied", migrations.len())),
+            Ok(pending) if pending.is_empty() => {
+                Finding::ok(what, format!("{0} of {0} migrations are applied", migrations.len()))
+            }
             Ok(pending) => {
                 let says = format!("{} of {} migrations are missing", pending.len(), migrations.len());
                 Finding::fail(what, says, "run `postroom migrate`")
             }
-            Err(error) => Finding::fail(what, error.report(), "run `postroom migrate` with a user that may create tables"),
+            Err(error) => Finding::fail(
+                what,
+                error.report(),
+                "run `postroom migrate` with a user that may create tables",
+            ),
         });
     }
     findings
@@ -154,9 +187,16 @@ async fn skew(kind: Kind, store: &dyn Inspect) -> Finding {
         Ok(theirs) => {
             let ours: time::Duration = before - OffsetDateTime::UNIX_EPOCH + took.unsigned_abs() / 2;
             let skew = theirs - ours.as_seconds_f64();
-            let says = format!("the database's clock differs by {:.0} ms from ours", skew.abs() * 1000.0);
+            let says = format!(
+                "the database's clock differs by {:.0} ms from ours",
+                skew.abs() * 1000.0
+            );
             match skew.abs() > SKEW_S_MAX {
-                true => Finding::warn("clock", says, "synchronise both with NTP; leases are safe, ages and occurred_at are off"),
+                true => Finding::warn(
+                    "clock",
+                    says,
+                    "synchronise both with NTP; leases are safe, ages and occurred_at are off",
+                ),
                 false => Finding::ok("clock", says),
             }
         }
@@ -175,7 +215,11 @@ async fn transactions(store: &dyn Inspect) -> Finding {
         .collect();
     match old.is_empty() {
         true => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
-        false => Finding::warn("transactions", format!("open for long: {}", old.join(", ")), "commit or end these sessions"),
+        false => Finding::warn(
+            "transactions",
+            format!("open for long: {}", old.join(", ")),
+            "commit or end these sessions",
+        ),
     }
 }
 
@@ -184,10 +228,18 @@ async fn routes(store: &dyn Inspect) -> Finding {
         Ok(status) => status,
         Err(error) => return Finding::fail("routes", error.report(), "see the error"),
     };
-    let idle: Vec<&str> =
-        status.routes.iter().filter(|route| !route.is_leased).map(|route| route.route.as_str()).collect();
+    let idle: Vec<&str> = status
+        .routes
+        .iter()
+        .filter(|route| !route.is_leased)
+        .map(|route| route.route.as_str())
+        .collect();
     match (status.routes.len(), idle.is_empty()) {
-        (0, _) => Finding::warn("routes", "there are none yet", "start a relay: `postroom up` or `postroom serve --roles relay`"),
+        (0, _) => Finding::warn(
+            "routes",
+            "there are none yet",
+            "start a relay: `postroom up` or `postroom serve --roles relay`",
+        ),
         (count, true) => Finding::ok("routes", format!("all {count} are worked")),
         (_, false) => Finding::warn(
             "routes",

@@ -61,7 +61,12 @@ impl Emit {
             "-" => read_stdin()?,
             json => json.to_owned(),
         };
-        let mut event = Event::new(&self.r#type, &self.aggregate_type, &self.aggregate_id, parse_payload(&payload)?)?;
+        let mut event = Event::new(
+            &self.r#type,
+            &self.aggregate_type,
+            &self.aggregate_id,
+            parse_payload(&payload)?,
+        )?;
         event.source = self.source.clone().unwrap_or_default();
         event.headers.extend(self.headers.iter().cloned());
         Ok(event)
@@ -71,8 +76,13 @@ impl Emit {
 fn read_stdin() -> Result<String> {
     let mut text = String::new();
     // One byte past the limit is enough to be refused.
-    let limit = u64::try_from(postroom::PAYLOAD_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    std::io::stdin().take(limit).read_to_string(&mut text).context("read the payload from standard input")?;
+    let limit = u64::try_from(postroom::PAYLOAD_BYTES_MAX)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    std::io::stdin()
+        .take(limit)
+        .read_to_string(&mut text)
+        .context("read the payload from standard input")?;
     Ok(text)
 }
 

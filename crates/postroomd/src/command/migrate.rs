@@ -71,8 +71,12 @@ impl Migrate {
 
 /// Who has tables, and which.
 fn owners(config: &Config, store: &dyn Inspect) -> Vec<(&'static str, Vec<Migration>)> {
-    let modules = module::enabled(config).into_iter().map(|module| (module.name, module.tables));
-    std::iter::once((PLATFORM, store.migrations().to_vec())).chain(modules).collect()
+    let modules = module::enabled(config)
+        .into_iter()
+        .map(|module| (module.name, module.tables));
+    std::iter::once((PLATFORM, store.migrations().to_vec()))
+        .chain(modules)
+        .collect()
 }
 
 fn name(migration: &Migration) -> String {
@@ -86,15 +90,21 @@ fn script(url: &StoreUrl, owners: &[(&str, Vec<Migration>)]) -> String {
         Kind::Mysql => (include_str!("../../sql/record.mysql.sql"), "postroom_migration"),
         Kind::Sqlite => (include_str!("../../sql/record.sqlite.sql"), "postroom_migration"),
     };
+    // The clients of MySQL and MariaDB would otherwise end a procedure at its first semicolon.
+    let (begin, end) = match url.kind() {
+        Kind::Mysql => ("delimiter $$\n", "\n$$\ndelimiter ;"),
+        Kind::Postgres | Kind::Sqlite => ("", ""),
+    };
     let mut script = format!("-- Which migrations are applied.\n{record}\n");
-    for (owner, migrations) in owners {
-        for migration in migrations {
-            script.push_str(&format!("-- {owner} {}\n{}\n", name(migration), migration.up.trim_end()));
-            script.push_str(&format!(
-                "insert into {table} (owner, number, name) values ('{owner}', {}, '{}');\n\n",
-                migration.number, migration.name
-            ));
-        }
+    for (owner, migration) in owners
+        .iter()
+        .flat_map(|(owner, all)| all.iter().map(move |one| (owner, one)))
+    {
+        let (name, up) = (name(migration), migration.up.trim_end());
+        let values = format!("'{owner}', {}, '{}'", migration.number, migration.name);
+        script.push_str(&format!(
+            "-- {owner} {name}\n{begin}{up}{end}\ninsert into {table} (owner, number, name) values ({values});\n\n"
+        ));
     }
     script
 }

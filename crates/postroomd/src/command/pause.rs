@@ -26,7 +26,10 @@ impl Pause {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready().await?;
         inspect::set_paused(store.as_ref(), &self.route, true, &actor()).await?;
-        print(format!("{0} is paused; `postroom resume {0}` lets it go on", self.route))
+        print(format!(
+            "{0} is paused; `postroom resume {0}` lets it go on",
+            self.route
+        ))
     }
 }
 

@@ -90,7 +90,10 @@ impl Status {
             lines.extend(jobs(status).lines(width, paint));
         }
         if status.scheduled > 0 {
-            lines.extend([String::new(), format!("{} events wait for their time", status.scheduled)]);
+            lines.extend([
+                String::new(),
+                format!("{} events wait for their time", status.scheduled),
+            ]);
         }
         lines
     }

@@ -60,18 +60,30 @@ impl Tail {
             if !self.follow {
                 return Ok(());
             }
-            wait = if position == begun_at { (wait * 2).min(LOOK_MAX) } else { LOOK_MIN };
+            wait = if position == begun_at {
+                (wait * 2).min(LOOK_MAX)
+            } else {
+                LOOK_MIN
+            };
             tokio::time::sleep(wait).await;
         }
     }
 
     /// Shows everything up to the head; answers where that is.
     async fn show_from(&self, store: &dyn Inspect, mut position: Position) -> Result<Position> {
-        let filter = if self.types.is_empty() { Filter::all() } else { Filter::any_of(self.types.clone()) };
+        let filter = if self.types.is_empty() {
+            Filter::all()
+        } else {
+            Filter::any_of(self.types.clone())
+        };
         let paint = Paint::detect();
         loop {
             let page = store.read(position, PAGE).await?;
-            for entry in page.entries.iter().filter(|entry| filter.matches(&entry.event.event_type)) {
+            for entry in page
+                .entries
+                .iter()
+                .filter(|entry| filter.matches(&entry.event.event_type))
+            {
                 match self.json {
                     true => print_json_line(entry)?,
                     false => print(line(entry, paint))?,

@@ -120,8 +120,13 @@ async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Resul
             if known.insert(name, route.delivered) != Some(route.delivered) {
                 let parked = route.retrying + route.waiting;
                 tracing::info!(
-                    route = route.route, shard = route.shard, delivered = route.delivered, backlog = route.backlog,
-                    parked, dead = route.dead, "progress"
+                    route = route.route,
+                    shard = route.shard,
+                    delivered = route.delivered,
+                    backlog = route.backlog,
+                    parked,
+                    dead = route.dead,
+                    "progress"
                 );
             }
         }

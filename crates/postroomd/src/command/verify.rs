@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use postroom::{Inspect, migration};
+use postroom_testkit::Findings;
 use postroom_testkit::process::Process;
 use postroom_testkit::verify::{Reader, Run};
 use postroom_testkit::workload::Workload;
-use postroom_testkit::Findings;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +60,12 @@ enum ReaderName {
     Xmin,
 }
 
+impl ReaderName {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// What was done and found.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -81,7 +87,9 @@ impl Verify {
         if let Some(prefix) = &self.relay_of {
             return self.work_as_relay(prefix, store).await;
         }
-        migration::up(store.db(), PLATFORM, store.migrations()).await.context("make the tables")?;
+        migration::up(store.db(), PLATFORM, store.migrations())
+            .await
+            .context("make the tables")?;
         let prefix = format!("v{}-", uuid::Uuid::now_v7().simple());
         let run = self.plan(&prefix);
         run.prepare(&*store).await.context("prepare the run")?;
@@ -104,7 +112,12 @@ impl Verify {
 
     fn plan(&self, prefix: &str) -> Run {
         Run {
-            workload: Workload { prefix: prefix.to_owned(), writers: self.writers, keys: 64, seed: self.seed },
+            workload: Workload {
+                prefix: prefix.to_owned(),
+                writers: self.writers,
+                keys: 64,
+                seed: self.seed,
+            },
             reader: match self.reader {
                 ReaderName::Own => Reader::Own,
                 ReaderName::NaiveId => Reader::NaiveId,
@@ -128,7 +141,10 @@ impl Verify {
     }
 
     async fn verify(&self, config: &Config, run: &Run, store: &Arc<dyn Inspect>) -> Result<Report> {
-        let db = run.writers(config.store.url.address(), &**store).await.context("connect the writers")?;
+        let db = run
+            .writers(config.store.url.address(), &**store)
+            .await
+            .context("connect the writers")?;
         let stop = CancellationToken::new();
         let mut relay = self.spawn_relay(config, run)?;
         run.until_registered(&**store).await.context("wait for the relay")?;
@@ -157,7 +173,7 @@ impl Verify {
         }
         Ok(Report {
             store: config.store.url.to_string(),
-            reader: format!("{:?}", self.reader),
+            reader: self.reader.name(),
             seconds: self.seconds,
             writers: self.writers,
             commits: tally.commits,
@@ -169,11 +185,15 @@ impl Verify {
     }
 
     fn spawn_relay(&self, config: &Config, run: &Run) -> Result<Process> {
-        let reader = self.reader.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let reader = self
+            .reader
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default();
         let program = std::env::current_exe().context("find the running program")?;
         let mut command = Command::new(program);
         command
-            .args(["verify", "--reader", &reader, "--relay-of", &run.workload.prefix])
+            .args(["verify", "--reader", &self.reader.name(), "--relay-of", &run.workload.prefix])
             .env("POSTROOM__STORE__URL", config.store.url.address()) // not in the arguments: it may hold a password
             .stdin(Stdio::null());
         Process::run(&mut command).context("start the relay's process")
@@ -195,8 +215,19 @@ impl Report {
             "{verdict}: {} on {}\n\
              {} writers for {} s: {} commits, {} rollbacks, {} savepoints rolled back; the relay was killed {} times\n\
              {} events: {} lost, {} phantom, {} double effects, {} order violations",
-            self.reader, self.store, self.writers, self.seconds, self.commits, self.rollbacks, self.savepoint_rollbacks,
-            self.relay_kills, findings.events, findings.lost, findings.phantom, findings.double_effects, findings.order_violations
+            self.reader,
+            self.store,
+            self.writers,
+            self.seconds,
+            self.commits,
+            self.rollbacks,
+            self.savepoint_rollbacks,
+            self.relay_kills,
+            findings.events,
+            findings.lost,
+            findings.phantom,
+            findings.double_effects,
+            findings.order_violations
         )
     }
 }

@@ -27,11 +27,19 @@ impl Why {
         match self.event_id {
             Some(event_id) => {
                 let timeline = inspect::timeline(store.as_ref(), event_id).await?;
-                if self.json { print_json(&timeline) } else { show_timeline(&timeline) }
+                if self.json {
+                    print_json(&timeline)
+                } else {
+                    show_timeline(&timeline)
+                }
             }
             None => {
                 let reasons = inspect::why(store.as_ref()).await?;
-                if self.json { print_json(&reasons) } else { show_reasons(&reasons) }
+                if self.json {
+                    print_json(&reasons)
+                } else {
+                    show_reasons(&reasons)
+                }
             }
         }
     }
@@ -44,8 +52,16 @@ fn show_reasons(reasons: &[Reason]) -> Result<()> {
     }
     for reason in reasons {
         let title = format!("{} {}", reason.what, clean(&reason.who));
-        print(format!("{}: {}", paint.paint(Tone::Strong, &title), clean(&reason.says)))?;
-        print(format!("  {} {}", paint.paint(Tone::Faint, "next:"), clean(&reason.next)))?;
+        print(format!(
+            "{}: {}",
+            paint.paint(Tone::Strong, &title),
+            clean(&reason.says)
+        ))?;
+        print(format!(
+            "  {} {}",
+            paint.paint(Tone::Faint, "next:"),
+            clean(&reason.next)
+        ))?;
     }
     Ok(())
 }
@@ -53,11 +69,27 @@ fn show_reasons(reasons: &[Reason]) -> Result<()> {
 fn show_timeline(timeline: &Timeline) -> Result<()> {
     let paint = Paint::detect();
     let event = &timeline.entry.event;
-    let place = if timeline.is_archived { "archived" } else { "in the outbox" };
-    print(format!("{}  {}", paint.paint(Tone::Strong, &clean(&event.event_type)), event.id))?;
-    print(format!("key       {}/{}", clean(&event.aggregate_type), clean(&event.aggregate_id)))?;
+    let place = if timeline.is_archived {
+        "archived"
+    } else {
+        "in the outbox"
+    };
+    print(format!(
+        "{}  {}",
+        paint.paint(Tone::Strong, &clean(&event.event_type)),
+        event.id
+    ))?;
+    print(format!(
+        "key       {}/{}",
+        clean(&event.aggregate_type),
+        clean(&event.aggregate_id)
+    ))?;
     print(format!("occurred  {}", with_date(event.occurred_at)))?;
-    print(format!("recorded  {}  entry {}, {place}", with_date(timeline.entry.created_at), timeline.entry.id))?;
+    print(format!(
+        "recorded  {}  entry {}, {place}",
+        with_date(timeline.entry.created_at),
+        timeline.entry.id
+    ))?;
     if let Some(cause) = event.headers.get(postroom::CAUSATION_ID) {
         print(format!("caused by {}", clean(cause)))?;
     }
@@ -69,12 +101,18 @@ fn show_timeline(timeline: &Timeline) -> Result<()> {
         listing.row([
             step.route.as_str().into(),
             state(&step.state),
-            step.attempts.map(|attempts| attempts.to_string()).unwrap_or_default().into(),
+            step.attempts
+                .map(|attempts| attempts.to_string())
+                .unwrap_or_default()
+                .into(),
             step.handled_at.map(with_date).unwrap_or_default().into(),
             step.error.as_deref().unwrap_or_default().into(),
         ]);
     }
-    print(format!("\n{}", listing.text(output::size().map(|(columns, _)| columns), paint)))
+    print(format!(
+        "\n{}",
+        listing.text(output::size().map(|(columns, _)| columns), paint)
+    ))
 }
 
 fn state(name: &str) -> Cell {

@@ -11,7 +11,9 @@ const PREFIX: &str = "POSTROOM__";
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
 pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Config, Vec<String>> {
-    let mut table: Table = toml.parse().map_err(|error: toml::de::Error| vec![error.to_string().trim_end().to_owned()])?;
+    let mut table: Table = toml
+        .parse()
+        .map_err(|error: toml::de::Error| vec![error.to_string().trim_end().to_owned()])?;
     let mut mistakes = Mistakes::default();
     overlay(&mut table, environment, &mut mistakes);
     let mut root = Section::new("", table, &mut mistakes);
@@ -29,16 +31,23 @@ fn read_root(root: &mut Section<'_>) -> Config {
             url: section.take("url", value::store_url).unwrap_or_default(),
         }),
         server: root.section("server", |section| Server {
-            listen: section.take("listen", value::address).unwrap_or(Server::default().listen),
+            listen: section
+                .take("listen", value::address)
+                .unwrap_or(Server::default().listen),
         }),
         log: root.section("log", |section| Log {
             format: section
-                .take("format", value::one_of(&[("text", Format::Text), ("json", Format::Json)]))
+                .take(
+                    "format",
+                    value::one_of(&[("text", Format::Text), ("json", Format::Json)]),
+                )
                 .unwrap_or(Log::default().format),
             level: section.take("level", value::level).unwrap_or(Log::default().level),
         }),
         relay: root.section("relay", |section| Relay {
-            lease: section.take("lease", value::duration_from(LEASE_MIN)).unwrap_or(Relay::default().lease),
+            lease: section
+                .take("lease", value::duration_from(LEASE_MIN))
+                .unwrap_or(Relay::default().lease),
         }),
         retention: root.section("retention", read_retention),
         modules: root.section("modules", |modules| Modules {
@@ -53,9 +62,12 @@ fn read_root(root: &mut Section<'_>) -> Config {
 fn read_retention(section: &mut Section<'_>) -> Retention {
     let default = Retention::default();
     let outbox = section.take("outbox", value::duration).unwrap_or(default.outbox);
-    let inbox = section.take("inbox", value::duration).unwrap_or(default.inbox.max(outbox));
-    if inbox < outbox {
-        let says = "must be at least as long as retention.outbox: a replayed event would otherwise have its effect twice";
+    let inbox = section
+        .take("inbox", value::duration)
+        .unwrap_or(default.inbox.max(outbox));
+    if section.is_clean() && inbox < outbox {
+        let says =
+            "must be at least as long as retention.outbox: a replayed event would otherwise have its effect twice";
         section.wrong("inbox", says);
     }
     let archive = section.take("archive", value::flag).unwrap_or(default.archive);
@@ -65,7 +77,9 @@ fn read_retention(section: &mut Section<'_>) -> Retention {
 /// Puts `POSTROOM__SECTION__KEY=value` over what the file says.
 fn overlay(table: &mut Table, environment: impl IntoIterator<Item = (String, String)>, mistakes: &mut Mistakes) {
     for (variable, text) in environment {
-        let Some(name) = variable.strip_prefix(PREFIX) else { continue };
+        let Some(name) = variable.strip_prefix(PREFIX) else {
+            continue;
+        };
         let path: Vec<String> = name.split("__").map(str::to_lowercase).collect();
         mistakes.came_from(path.join("."), variable.clone());
         if !put(table, &path, typed(&text)) {
@@ -92,6 +106,9 @@ fn put(table: &mut Table, path: &[String], value: Value) -> bool {
 /// What is TOML (`true`, `7`, a list) is taken as that, the rest as text.
 fn typed(text: &str) -> Value {
     let document = format!("value = {text}").parse::<Table>();
-    let value = document.ok().filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
+    let value = document
+        .ok()
+        .filter(|table| table.len() == 1)
+        .and_then(|mut table| table.remove("value"));
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }

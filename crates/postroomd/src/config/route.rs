@@ -72,7 +72,10 @@ pub(super) fn read_all(root: &mut Section<'_>) -> Vec<Route> {
             list.into_iter().filter_map(|route| route.try_into().ok()).collect()
         }
         Some(_) => {
-            root.wrong("routes", "must be a list of tables; begin each route with a line [[routes]]");
+            root.wrong(
+                "routes",
+                "must be a list of tables; begin each route with a line [[routes]]",
+            );
             Vec::new()
         }
     };
@@ -81,7 +84,10 @@ pub(super) fn read_all(root: &mut Section<'_>) -> Vec<Route> {
     for (at, table) in tables.into_iter().enumerate() {
         let route = root.nested(&format!("routes[{at}]"), table, read_one);
         if !route.name.is_empty() && !names.insert(route.name.clone()) {
-            let says = format!("{:?} is the name of another route; progress is kept by name, so give each its own", route.name);
+            let says = format!(
+                "{:?} is the name of another route; progress is kept by name, so give each its own",
+                route.name
+            );
             root.wrong(&format!("routes[{at}].name"), &says);
         }
         routes.push(route);
@@ -99,7 +105,11 @@ fn read_one(section: &mut Section<'_>) -> Route {
         ordering: section
             .take(
                 "ordering",
-                value::one_of(&[("strict", Ordering::Strict), ("key", Ordering::Key), ("none", Ordering::None)]),
+                value::one_of(&[
+                    ("strict", Ordering::Strict),
+                    ("key", Ordering::Key),
+                    ("none", Ordering::None),
+                ]),
             )
             .unwrap_or_default(),
         retry: section.section("retry", read_retry),
@@ -107,7 +117,10 @@ fn read_one(section: &mut Section<'_>) -> Route {
             .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
             .unwrap_or_default(),
         start: section
-            .take("start", value::one_of(&[("beginning", Start::Beginning), ("head", Start::Head)]))
+            .take(
+                "start",
+                value::one_of(&[("beginning", Start::Beginning), ("head", Start::Head)]),
+            )
             .unwrap_or_default(),
         shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
         name,
@@ -135,7 +148,10 @@ fn read_retry(section: &mut Section<'_>) -> Retry {
 
 fn read_exponential(section: &mut Section<'_>, value: Value) -> Option<Delays> {
     let Value::Table(table) = value else {
-        section.wrong("exponential", &format!(r#"must be {{ first = "1s", max = "5m" }}, not {value}"#));
+        section.wrong(
+            "exponential",
+            &format!(r#"must be {{ first = "1s", max = "5m" }}, not {value}"#),
+        );
         return None;
     };
     section.nested("exponential", table, |section| {
@@ -151,7 +167,13 @@ fn read_exponential(section: &mut Section<'_>, value: Value) -> Option<Delays> {
 fn name(value: &Value) -> Result<String, String> {
     let name = value::text(value)?;
     let is_plain = name.len() <= 200 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    if is_plain { Ok(name) } else { Err(format!("must have 1 to 200 letters, digits, '-', '_' and '.', not {value}")) }
+    if is_plain {
+        Ok(name)
+    } else {
+        Err(format!(
+            "must have 1 to 200 letters, digits, '-', '_' and '.', not {value}"
+        ))
+    }
 }
 
 fn patterns(value: &Value) -> Result<Vec<String>, String> {
@@ -176,9 +198,9 @@ fn destination(value: &Value) -> Result<Destination, String> {
     match value.as_str() {
         Some("null") => Ok(Destination::Null),
         Some("log") => Ok(Destination::Log),
-        Some(later @ ("kafka" | "rabbitmq" | "redis" | "http" | "subscribers")) => {
-            Err(format!("{later:?} is not built into this version yet; for now use \"log\" or \"null\""))
-        }
+        Some(later @ ("kafka" | "rabbitmq" | "redis" | "http" | "subscribers")) => Err(format!(
+            "{later:?} is not built into this version yet; for now use \"log\" or \"null\""
+        )),
         _ => Err(format!("must be \"log\" or \"null\", not {value}")),
     }
 }
@@ -188,5 +210,7 @@ fn attempts(value: &Value) -> Result<Option<u32>, String> {
         return Ok(None);
     }
     let number = value::number(1..=u32::MAX)(value);
-    number.map(Some).map_err(|_out_of_range| format!("must be a number from 1 on, or \"unlimited\", not {value}"))
+    number
+        .map(Some)
+        .map_err(|_out_of_range| format!("must be a number from 1 on, or \"unlimited\", not {value}"))
 }

@@ -18,7 +18,10 @@ impl Mistakes {
     }
 
     pub(super) fn add(&mut self, path: &str, says: &str) {
-        let variable = self.variables.iter().find(|(from, _)| path.starts_with(from.as_str()));
+        let variable = self
+            .variables
+            .iter()
+            .find(|(from, _)| lies_in(path, from) || lies_in(from, path));
         let from = variable.map(|(_, name)| format!(" (from {name})")).unwrap_or_default();
         self.found.push(format!("{path}{from}: {says}"));
     }
@@ -28,11 +31,18 @@ impl Mistakes {
     }
 }
 
+/// Whether a key is another one, or lies inside it.
+fn lies_in(path: &str, other: &str) -> bool {
+    path.strip_prefix(other)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// A table and its place.
 pub(super) struct Section<'a> {
     path: String,
     table: Table,
     known: Vec<&'static str>,
+    is_clean: bool,
     mistakes: &'a mut Mistakes,
 }
 
@@ -42,16 +52,13 @@ impl<'a> Section<'a> {
             path: path.to_owned(),
             table,
             known: Vec::new(),
+            is_clean: true,
             mistakes,
         }
     }
 
     /// A key's value, if it is there and right.
-    pub(super) fn take<T>(
-        &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Option<T> {
+    pub(super) fn take<T>(&mut self, key: &'static str, parse: impl FnOnce(&Value) -> Result<T, String>) -> Option<T> {
         let value = self.take_value(key)?;
         match parse(&value) {
             Ok(value) => Some(value),
@@ -85,8 +92,9 @@ impl<'a> Section<'a> {
         let table = match self.take_value(key) {
             None => Table::new(),
             Some(Value::Table(table)) => table,
-            Some(other) => {
-                self.wrong(key, &format!("must be a table, not {other}"));
+            Some(_) => {
+                // The value may be an address with a password, so it is not repeated.
+                self.wrong(key, "is a table, not a value: it has keys of its own");
                 Table::new()
             }
         };
@@ -101,8 +109,14 @@ impl<'a> Section<'a> {
         value
     }
 
+    /// Whether every key so far was right, so that it makes sense to compare them.
+    pub(super) fn is_clean(&self) -> bool {
+        self.is_clean
+    }
+
     /// Notes down a mistake about a key.
     pub(super) fn wrong(&mut self, key: &str, says: &str) {
+        self.is_clean = false;
         let path = self.path_of(key);
         self.mistakes.add(&path, says);
     }

@@ -47,10 +47,12 @@ pub(super) fn durations(value: &Value) -> Result<Vec<Duration>, String> {
 }
 
 pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {
-    value
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| must_be(r#"an address and a port such as "127.0.0.1:8080" or "[::1]:8080""#, value))
+    value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        must_be(
+            r#"an address and a port such as "127.0.0.1:8080" or "[::1]:8080""#,
+            value,
+        )
+    })
 }
 
 pub(super) fn store_url(value: &Value) -> Result<StoreUrl, String> {
@@ -63,7 +65,12 @@ pub(super) fn level(value: &Value) -> Result<String, String> {
         .as_str()
         .filter(|text| EnvFilter::try_new(text).is_ok())
         .map(str::to_owned)
-        .ok_or_else(|| must_be(r#"error, warn, info, debug, trace or a filter such as "info,sqlx=debug""#, value))
+        .ok_or_else(|| {
+            must_be(
+                r#"error, warn, info, debug, trace or a filter such as "info,sqlx=debug""#,
+                value,
+            )
+        })
 }
 
 /// One of a closed set of words.
@@ -72,7 +79,7 @@ pub(super) fn one_of<T: Copy>(choices: &[(&'static str, T)]) -> impl Fn(&Value) 
         let chosen = choices.iter().find(|(name, _)| value.as_str() == Some(name));
         chosen.map(|(_, choice)| *choice).ok_or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            must_be(&names.join(" or "), value)
+            must_be(&names.join(" | "), value)
         })
     }
 }
@@ -114,7 +121,17 @@ mod tests {
         check("10s", Some(Duration::from_secs(10)));
         check("5m", Some(Duration::from_secs(300)));
         check("7d", Some(Duration::from_secs(604_800)));
-        for wrong in ["", "5", "s", "-5s", "1.5s", "5 s", "5w", "99999999999999999999s", "999999999999999999d"] {
+        for wrong in [
+            "",
+            "5",
+            "s",
+            "-5s",
+            "1.5s",
+            "5 s",
+            "5w",
+            "99999999999999999999s",
+            "999999999999999999d",
+        ] {
             check(wrong, None);
         }
     }

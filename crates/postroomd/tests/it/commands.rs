@@ -13,13 +13,32 @@ const ORDER: &str = r#"{"order_id":"1","customer":"ada","item":"lamp","quantity"
 async fn what_is_emitted_can_be_tailed() {
     let place = Place::migrated().await;
     let first = place.emit("1", ORDER).await;
-    let arguments = ["emit", "--type", "shop.order.paid.v1", "--aggregate-type", "order", "--aggregate-id", "ä\u{1b}[2J"];
+    let arguments = [
+        "emit",
+        "--type",
+        "shop.order.paid.v1",
+        "--aggregate-type",
+        "order",
+        "--aggregate-id",
+        "ä\u{1b}[2J",
+    ];
     let mut emit = place
-        .command(&[&arguments[..], &["--payload", "-", "--header", "tenant=blue", "--source", "till"]].concat())
+        .command(
+            &[
+                &arguments[..],
+                &["--payload", "-", "--header", "tenant=blue", "--source", "till"],
+            ]
+            .concat(),
+        )
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    emit.stdin.take().unwrap().write_all(br#"{"total": 12345678901234567890}"#).await.unwrap();
+    emit.stdin
+        .take()
+        .unwrap()
+        .write_all(br#"{"total": 12345678901234567890}"#)
+        .await
+        .unwrap();
     let second = emit.wait_with_output().await.unwrap();
     assert!(second.status.success());
     let second = String::from_utf8(second.stdout).unwrap();
@@ -42,21 +61,38 @@ async fn what_is_emitted_can_be_tailed() {
 #[tokio::test]
 async fn a_tail_follows_and_its_reader_may_leave() {
     let place = Place::migrated().await;
-    let mut tail = place.command(&["tail", "--follow", "--from", "beginning"]).spawn().unwrap();
+    let mut tail = place
+        .command(&["tail", "--follow", "--from", "beginning"])
+        .spawn()
+        .unwrap();
     let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(tail.stdout.take().unwrap()));
     let id = place.emit("1", ORDER).await;
     assert!(lines.next_line().await.unwrap().unwrap().contains(&id));
     drop(lines);
     place.emit("2", ORDER).await;
     let ended = tail.wait_with_output().await.unwrap();
-    assert!(ended.status.success(), "a closed pipe is no failure: {}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "a closed pipe is no failure: {}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 #[tokio::test]
 async fn a_scheduled_event_waits_for_its_time() {
     let place = Place::migrated().await;
     let far = ["--at", "2099-01-01T00:00:00Z"];
-    let emit = ["emit", "--type", "a.b", "--aggregate-type", "a", "--aggregate-id", "1", "--payload", "{}"];
+    let emit = [
+        "emit",
+        "--type",
+        "a.b",
+        "--aggregate-type",
+        "a",
+        "--aggregate-id",
+        "1",
+        "--payload",
+        "{}",
+    ];
     place.ok(&[&emit[..], &far].concat()).await;
     assert_eq!(place.ok(&["tail"]).await, "");
     assert_eq!(place.json(&["status"]).await["scheduled"], 1);
@@ -65,7 +101,8 @@ async fn a_scheduled_event_waits_for_its_time() {
 #[tokio::test]
 async fn a_route_can_be_paused_resumed_and_replayed() {
     let place = Place::new();
-    place.configure("[[routes]]\nname = \"all\"\nto = \"null\"\n[[routes]]\nname = \"other\"\nto = \"null\"\n");
+    let routes = "[[routes]]\nname = \"all\"\nto = \"null\"\n[[routes]]\nname = \"other\"\nto = \"null\"\n";
+    place.configure(&format!("[modules.hello]\nenabled = false\n{routes}"));
     place.ok(&["migrate"]).await;
     place.emit("1", ORDER).await;
     place.emit("2", ORDER).await;
@@ -74,19 +111,30 @@ async fn a_route_can_be_paused_resumed_and_replayed() {
 
     place.ok(&["pause", "all"]).await;
     place.emit("3", ORDER).await;
-    place.wait_for_route("other", |route| route["delivered"].as_i64() >= Some(3)).await;
+    place.wait_for_route("other", |route| route["delivered"] == 3).await;
     let paused = place.route("all").await;
-    assert_eq!((&paused["is_paused"], &paused["delivered"]), (&Value::Bool(true), &Value::from(2)));
+    assert_eq!(
+        (&paused["is_paused"], &paused["delivered"]),
+        (&Value::Bool(true), &Value::from(2))
+    );
     assert!(place.ok(&["why"]).await.contains("postroom resume all"));
     place.ok(&["resume", "all"]).await;
-    place.wait_for_route("all", |route| route["delivered"].as_i64() >= Some(3)).await;
+    place.wait_for_route("all", |route| route["delivered"] == 3).await;
 
-    let before = place.wait_for_route("all", |route| route["backlog"] == 0).await["delivered"].as_i64().unwrap();
-    let other = place.wait_for_route("other", |route| route["backlog"] == 0).await["delivered"].clone();
-    let replay = ["replay", "--route", "all", "--aggregate-type", "order", "--type", "hello.order.**", "--to-id", "2"];
+    let replay = [
+        "replay",
+        "--route",
+        "all",
+        "--aggregate-type",
+        "order",
+        "--type",
+        "hello.order.**",
+        "--to-id",
+        "2",
+    ];
     assert_eq!(place.json(&replay).await["replay_id"], 1);
-    place.wait_for_route("all", |route| route["delivered"] == before + 2).await;
-    assert_eq!(place.route("other").await["delivered"], other, "no other route notices");
+    place.wait_for_route("all", |route| route["delivered"] == 5).await;
+    assert_eq!(place.route("other").await["delivered"], 3, "no other route notices");
     relay.stop().await;
 }
 
@@ -96,13 +144,22 @@ async fn why_tells_the_way_of_an_event() {
     let id = place.emit("1", ORDER).await;
     assert!(place.ok(&["why", &id]).await.contains("no route knows it"));
     let relay = place.start(&["serve", "--roles", "relay"]).await;
-    place.wait_for_route("hello-receipts", |route| route["delivered"] == 1).await;
-    place.wait_for_route("hello-flaky", |route| route["delivered"].as_i64() >= Some(1)).await;
+    place
+        .wait_for_route("hello-receipts", |route| route["delivered"] == 1)
+        .await;
+    place
+        .wait_for_route("hello-flaky", |route| route["delivered"].as_i64() >= Some(1))
+        .await;
     let timeline = place.json(&["why", &id]).await;
     assert_eq!(timeline["entry"]["id"], id.as_str());
     let steps = timeline["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 2);
-    assert!(steps.iter().all(|step| step["state"] == "passed" && step["handled_at"].is_string()), "{timeline}");
+    assert!(
+        steps
+            .iter()
+            .all(|step| step["state"] == "passed" && step["handled_at"].is_string()),
+        "{timeline}"
+    );
     relay.stop().await;
     assert_eq!(place.ok(&["why"]).await, "nothing holds anything up\n");
 }
@@ -125,8 +182,14 @@ async fn a_printed_script_is_known_to_migrate() {
 async fn a_migration_is_taken_back_only_on_purpose() {
     let place = Place::migrated().await;
     assert!(place.fails(&["migrate", "--down"]).await.contains("add --yes"));
-    assert_eq!(place.ok(&["migrate", "--down", "--of", "hello", "--yes"]).await, "took back  hello 0001_shop\n");
-    assert_eq!(place.ok(&["migrate"]).await.lines().next(), Some("applied  hello 0001_shop"));
+    assert_eq!(
+        place.ok(&["migrate", "--down", "--of", "hello", "--yes"]).await,
+        "took back  hello 0001_shop\n"
+    );
+    assert_eq!(
+        place.ok(&["migrate"]).await.lines().next(),
+        Some("applied  hello 0001_shop")
+    );
 }
 
 #[tokio::test]
@@ -138,10 +201,22 @@ async fn the_doctor_looks_at_the_store() {
     place.ok(&["migrate"]).await;
     let findings = place.json(&["doctor"]).await;
     let state = |what: &str| {
-        let finding = findings.as_array().unwrap().iter().find(|finding| finding["what"] == what);
+        let finding = findings
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["what"] == what);
         finding.unwrap_or_else(|| panic!("nothing about {what}: {findings}"))["state"].clone()
     };
-    for what in ["store", "version", "tables of postroom", "tables of hello", "clock", "journal_mode", "synchronous"] {
+    for what in [
+        "store",
+        "version",
+        "tables of postroom",
+        "tables of hello",
+        "clock",
+        "journal_mode",
+        "synchronous",
+    ] {
         assert_eq!(state(what), "ok", "{what}");
     }
     assert_eq!(state("routes"), "warn", "nobody has started a relay");
@@ -152,10 +227,26 @@ async fn mistakes_are_told_once_with_the_way_out() {
     let place = Place::new();
     let mut told = String::new();
     for arguments in [&["status"][..], &["status", "--config", "none.toml"]] {
-        told.push_str(&format!("$ postroom {}\n{}\n", arguments.join(" "), place.fails(arguments).await));
+        told.push_str(&format!(
+            "$ postroom {}\n{}\n",
+            arguments.join(" "),
+            place.fails(arguments).await
+        ));
     }
     place.ok(&["migrate"]).await;
-    let emit = |payload| ["emit", "--type", "a b", "--aggregate-type", "a", "--aggregate-id", "1", "--payload", payload];
+    let emit = |payload| {
+        [
+            "emit",
+            "--type",
+            "a b",
+            "--aggregate-type",
+            "a",
+            "--aggregate-id",
+            "1",
+            "--payload",
+            payload,
+        ]
+    };
     for arguments in [
         &["status", "--route", "nope"][..],
         &["pause", "nope"],
@@ -168,7 +259,11 @@ async fn mistakes_are_told_once_with_the_way_out() {
         &emit("{}"),
         &emit("{"),
     ] {
-        told.push_str(&format!("$ postroom {}\n{}\n", arguments.join(" "), place.fails(arguments).await));
+        told.push_str(&format!(
+            "$ postroom {}\n{}\n",
+            arguments.join(" "),
+            place.fails(arguments).await
+        ));
     }
     insta::assert_snapshot!(told);
     let said = place.run(&["status", "--store", "oracle://scott:tiger@db/orcl"]).await;

@@ -20,5 +20,8 @@ async fn a_file_is_checked() {
     place.ok(&["config", "check"]).await;
     place.configure("[store]\nurl = \"redis://x\"\n[[routes]]\nname = \"a\"\nto = \"kafka\"\n");
     insta::assert_snapshot!(place.fails(&["config", "check"]).await);
-    assert!(place.fails(&["status"]).await.contains("redis://"), "every command checks it");
+    assert!(
+        place.fails(&["status"]).await.contains("redis://"),
+        "every command checks it"
+    );
 }

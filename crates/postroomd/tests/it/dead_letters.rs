@@ -1,5 +1,7 @@
 //! What an operator does with events that were given up.
 
+#![expect(clippy::unwrap_used, reason = "what goes wrong fails the test")]
+
 use serde_json::Value;
 
 use crate::harness::{Daemon, Place};
@@ -17,21 +19,31 @@ async fn two_dead_letters() -> (Place, Daemon) {
 
 fn states(letters: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let mut states: Vec<_> =
-        letters.as_array().unwrap().iter().map(|letter| (text(&letter["route"]), text(&letter["state"]))).collect();
+    let mut states: Vec<_> = letters
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|letter| (text(&letter["route"]), text(&letter["state"])))
+        .collect();
     states.sort();
     states
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(route, state)| ((*route).to_owned(), (*state).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(route, state)| ((*route).to_owned(), (*state).to_owned()))
+        .collect()
 }
 
 #[tokio::test]
 async fn dead_letters_are_listed_and_shown() {
     let (place, relay) = two_dead_letters().await;
     let letters = place.json(&["dead", "list"]).await;
-    assert_eq!(states(&letters), pairs(&[("hello-flaky", "dead"), ("hello-receipts", "dead")]));
+    assert_eq!(
+        states(&letters),
+        pairs(&[("hello-flaky", "dead"), ("hello-receipts", "dead")])
+    );
     let only = place.json(&["dead", "list", "--route", "hello-flaky"]).await;
     assert_eq!(states(&only), pairs(&[("hello-flaky", "dead")]));
     for (filter, text, count) in [
@@ -47,21 +59,48 @@ async fn dead_letters_are_listed_and_shown() {
     }
     let number = letters[0]["dead_id"].to_string();
     let shown = place.ok(&["dead", "show", &number]).await;
-    for part in ["hello.order.placed.v1", "order/1", "missing field", r#"{"no":"order"}"#, "postroom dead retry"] {
+    for part in [
+        "hello.order.placed.v1",
+        "order/1",
+        "missing field",
+        r#"{"no":"order"}"#,
+        "postroom dead retry",
+    ] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
-    assert!(place.ok(&["why"]).await.contains(&format!("postroom dead show {number}")));
+    assert!(
+        place
+            .ok(&["why"])
+            .await
+            .contains(&format!("postroom dead show {number}"))
+    );
     relay.stop().await;
 }
 
 #[tokio::test]
 async fn dead_letters_are_retried_and_discarded() {
     let (place, relay) = two_dead_letters().await;
-    assert_eq!(place.json(&["dead", "discard", "--route", "hello-flaky", "--reason", "a test"]).await["discarded"], 1);
+    assert_eq!(
+        place
+            .json(&["dead", "discard", "--route", "hello-flaky", "--reason", "a test"])
+            .await["discarded"],
+        1
+    );
     let all = place.json(&["dead", "list", "--all"]).await;
-    assert_eq!(states(&all), pairs(&[("hello-flaky", "discarded"), ("hello-receipts", "dead")]));
-    let discarded = all.as_array().unwrap().iter().find(|letter| letter["state"] == "discarded").unwrap();
-    assert_eq!((&discarded["reason"], &discarded["decided_by"]), (&Value::from("a test"), &Value::from("cli:ada")));
+    assert_eq!(
+        states(&all),
+        pairs(&[("hello-flaky", "discarded"), ("hello-receipts", "dead")])
+    );
+    let discarded = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|letter| letter["state"] == "discarded")
+        .unwrap();
+    assert_eq!(
+        (&discarded["reason"], &discarded["decided_by"]),
+        (&Value::from("a test"), &Value::from("cli:ada"))
+    );
 
     // The same event fails again, so a retry is seen by its letter dying once more.
     let letter = &place.json(&["dead", "list"]).await[0];
@@ -70,7 +109,10 @@ async fn dead_letters_are_retried_and_discarded() {
     place.wait_for_route("hello-receipts", |route| route["dead"] == 1).await;
     let again = &place.json(&["dead", "list"]).await[0];
     assert_ne!(again["dead_at"], letter["dead_at"], "it was tried again");
-    assert_eq!(place.json(&["dead", "discard", "--all", "--reason", "enough"]).await["discarded"], 1);
+    assert_eq!(
+        place.json(&["dead", "discard", "--all", "--reason", "enough"]).await["discarded"],
+        1
+    );
     assert_eq!(place.ok(&["dead", "list"]).await, "no dead letters\n");
     assert_eq!(place.ok(&["dead", "retry", "--all"]).await, "no dead letter matches\n");
     relay.stop().await;

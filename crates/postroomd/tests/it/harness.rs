@@ -1,6 +1,12 @@
 //! A folder to work in, commands that are run there, and daemons that are stopped.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test harness: what goes wrong fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test harness: what goes wrong fails the test"
+)]
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -33,7 +39,9 @@ pub(crate) struct Said {
 impl Place {
     /// An empty folder.
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// A folder whose store has its tables.
@@ -54,7 +62,11 @@ impl Place {
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postroom"));
-        command.args(arguments).current_dir(self.path()).env("USER", "ada").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env("USER", "ada")
+            .stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
     }
@@ -101,7 +113,11 @@ impl Place {
     pub(crate) async fn route(&self, name: &str) -> Value {
         let status = self.json(&["status"]).await;
         let routes = status["routes"].as_array().unwrap();
-        routes.iter().find(|route| route["route"] == name).cloned().unwrap_or_default()
+        routes
+            .iter()
+            .find(|route| route["route"] == name)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Waits until the route's status is as wanted.
@@ -119,10 +135,19 @@ impl Place {
 
     /// Starts a daemon on a free port and waits until it listens.
     pub(crate) async fn start(&self, arguments: &[&str]) -> Daemon {
-        let mut child = self.command(arguments).args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
+        let mut child = self
+            .command(arguments)
+            .args(["--listen", "127.0.0.1:0"])
+            .spawn()
+            .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap()).lines();
         let err = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut daemon = Daemon { child, out, err, address: String::new() };
+        let mut daemon = Daemon {
+            child,
+            out,
+            err,
+            address: String::new(),
+        };
         let line = match arguments.first() {
             Some(&"up") => daemon.read_out_until("listening on http://").await,
             _ => daemon.read_until("listen=http://").await,
@@ -152,7 +177,9 @@ impl Daemon {
             }
             panic!("the daemon ended without saying {text:?}")
         };
-        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("the daemon does not say {text:?}"))
+        timeout(PATIENCE, read)
+            .await
+            .unwrap_or_else(|_| panic!("the daemon does not say {text:?}"))
     }
 
     async fn read_out_until(&mut self, text: &str) -> String {
@@ -166,7 +193,9 @@ impl Daemon {
             self.err.get_mut().read_to_string(&mut errors).await.unwrap();
             panic!("the daemon ended without saying {text:?}: {errors}")
         };
-        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("the daemon does not say {text:?}"))
+        timeout(PATIENCE, read)
+            .await
+            .unwrap_or_else(|_| panic!("the daemon does not say {text:?}"))
     }
 
     /// Sends a signal by its name.

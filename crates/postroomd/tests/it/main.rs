@@ -4,4 +4,5 @@ mod commands;
 mod config;
 mod daemon;
 mod dead_letters;
+mod fault;
 mod harness;

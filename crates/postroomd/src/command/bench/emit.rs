@@ -1,0 +1,159 @@
+//! `postroom bench emit`: what an emit costs the caller's transaction.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use postroom::Event;
+use sea_orm::ConnectionTrait as _;
+use sea_orm::sea_query::{Alias, Query};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::command::bench::figure::{Figure, Outcome, median};
+use crate::command::bench::native::{Native, Sql, Value, sql};
+use crate::command::bench::paid::{ACCOUNTS, NOTE, Paid};
+use crate::command::bench::progress;
+use crate::command::bench::site::Site;
+
+const PAY: Sql = sql!("pay");
+const ORDER: Sql = sql!("order");
+/// Rounds of each kind; they take turns, so that whatever else the machine does meets both.
+const ROUNDS: u32 = 6;
+
+/// What an emit costs the caller's transaction
+#[derive(Debug, Args)]
+pub(super) struct EmitBench {
+    /// Transactions side by side
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=16))]
+    connections: u16,
+    /// How long all rounds take together
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(super) struct EmitResult {
+    plain_tx_per_s: f64,
+    emit_tx_per_s: f64,
+    cost: f64,
+}
+
+impl EmitBench {
+    /// The flags that repeat this run.
+    pub(super) fn flags(&self) -> String {
+        format!("emit --connections {} --seconds {}", self.connections, self.seconds)
+    }
+
+    pub(super) async fn run(&self, site: &Site) -> Result<EmitResult> {
+        open_accounts(site).await?;
+        let round = Duration::from_secs(self.seconds.into()) / (ROUNDS * 2);
+        for does_emit in [false, true] {
+            progress("warming up");
+            self.round(site, does_emit, round / 2).await?;
+        }
+        let (mut plain, mut emit) = (Vec::new(), Vec::new());
+        for number in 1..=ROUNDS {
+            progress(&format!("round {number} of {ROUNDS}"));
+            plain.push(self.round(site, false, round).await?);
+            emit.push(self.round(site, true, round).await?);
+        }
+        let (plain_tx_per_s, emit_tx_per_s) = (median(&mut plain), median(&mut emit));
+        Ok(EmitResult {
+            plain_tx_per_s,
+            emit_tx_per_s,
+            cost: 1.0 - emit_tx_per_s / plain_tx_per_s,
+        })
+    }
+
+    /// Transactions per second of all connections together.
+    async fn round(&self, site: &Site, does_emit: bool, length: Duration) -> Result<f64> {
+        let begun = Instant::now();
+        let mut callers = JoinSet::new();
+        for number in 0..usize::from(self.connections) {
+            let caller = Caller {
+                native: site.native.clone(),
+                number,
+                callers: self.connections.into(),
+                does_emit,
+            };
+            callers.spawn(caller.work(begun + length));
+        }
+        let mut committed = 0;
+        while let Some(done) = callers.join_next().await {
+            committed += done.context("run a caller")??;
+        }
+        Ok(f64::from(committed) / begun.elapsed().as_secs_f64())
+    }
+}
+
+/// An application's connection.
+struct Caller {
+    native: Native,
+    number: usize,
+    callers: usize,
+    does_emit: bool,
+}
+
+impl Caller {
+    async fn work(self, until: Instant) -> Result<u32> {
+        let mut committed = 0;
+        let mut n = self.number;
+        while Instant::now() < until {
+            self.transact(n).await?;
+            committed += 1;
+            n += self.callers; // callers do not meet on an account
+        }
+        Ok(committed)
+    }
+
+    /// Changes an account, records an order, and tells the world about it if it emits.
+    async fn transact(&self, n: usize) -> Result<()> {
+        let paid = Paid::nth(n);
+        let mut tx = self.native.begin().await.context("begin a transaction")?;
+        let values = [Value::Number(paid.amount), Value::Number(paid.account_id)];
+        tx.execute(PAY, &values).await.context("change an account")?;
+        let values = [
+            Value::Number(paid.account_id),
+            Value::Number(paid.amount),
+            Value::Text(NOTE),
+        ];
+        tx.execute(ORDER, &values).await.context("record an order")?;
+        if self.does_emit {
+            tx.append(&[Event::of(&paid)?]).await.context("emit")?;
+        }
+        tx.commit().await.context("commit")
+    }
+}
+
+async fn open_accounts(site: &Site) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table(Alias::new("bench_account"))
+        .columns(["id", "balance"]);
+    for id in 0..i64::try_from(ACCOUNTS)? {
+        insert.values_panic([id.into(), 1_000_000_i64.into()]);
+    }
+    site.store.db().execute(&insert).await.context("open accounts")?;
+    Ok(())
+}
+
+impl EmitResult {
+    pub(super) fn outcome(&self) -> Result<Outcome> {
+        let figures = vec![
+            Figure::new(
+                "update + insert",
+                format!("{:.0} tx/s", self.plain_tx_per_s),
+                "without an event",
+            ),
+            Figure::new("update + insert + emit", format!("{:.0} tx/s", self.emit_tx_per_s), ""),
+            Figure::new(
+                "an emit costs",
+                format!("{:.1} %", self.cost * 100.0),
+                "of the throughput; goal: 15 %",
+            ),
+        ];
+        Outcome::new(self, figures)
+    }
+}

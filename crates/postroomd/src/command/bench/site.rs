@@ -1,0 +1,250 @@
+//! Where a bench runs: the store, opened, migrated, found free of other work, and swept afterwards.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use postroom::table::{self, Table};
+use postroom::{Inspect, inspect, migration};
+use sea_orm::sea_query::{Alias, Expr, ExprTrait as _, IntoTableRef as _, Query, TableRef};
+use sea_orm::{ConnectionTrait as _, QueryResult};
+use tempfile::TempDir;
+
+use crate::command::bench::native::{Native, Sql, sql};
+use crate::command::bench::progress;
+use crate::store::{Kind, PLATFORM, StoreUrl};
+
+/// Every bench's event types begin so.
+pub(super) const TYPES: &str = "postroom.bench.";
+/// Every bench's routes begin so.
+pub(super) const ROUTES: &str = "bench-";
+/// Ids whose entries are removed in one transaction.
+const SWEEP: i64 = 50_000;
+
+const TABLES: Sql = sql!("tables");
+const RUN: &str = include_str!("../../../sql/bench/run.sql");
+const DROP: &str = include_str!("../../../sql/bench/drop.sql");
+
+/// A store that is ours for a while.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) url: StoreUrl,
+    pub(super) native: Native,
+    pub(super) store: Arc<dyn Inspect>,
+    /// The store goes with it.
+    folder: Option<TempDir>,
+}
+
+impl Site {
+    /// Opens the store, or makes one in a folder that is removed in the end. Refuses one where others are at work, unless it
+    /// `is_forced`.
+    pub(super) async fn open(url: Option<&StoreUrl>, is_forced: bool) -> Result<Self> {
+        let folder = match url {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().context("make a folder for the store")?),
+        };
+        let url = url
+            .cloned()
+            .unwrap_or_else(|| StoreUrl::in_folder(folder.as_ref().map_or(Path::new("."), TempDir::path)));
+        let native = Native::open(&url).await?;
+        let store = native.store();
+        let site = Self {
+            url,
+            native,
+            store,
+            folder,
+        };
+        migration::up(site.store.db(), PLATFORM, site.store.migrations())
+            .await
+            .context("make the tables")?;
+        site.claim(is_forced).await?;
+        Ok(site)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.url.kind()
+    }
+
+    /// Whether the store was made for this run.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Removes whatever the bench has made.
+    pub(super) async fn close(self) -> Result<()> {
+        if self.is_temporary() {
+            return Ok(());
+        }
+        self.sweep().await.context("remove what the bench has made")
+    }
+
+    /// Makes sure that nobody is disturbed, and makes the bench's tables.
+    async fn claim(&self, is_forced: bool) -> Result<()> {
+        self.script(RUN).await?;
+        let is_claimed = self.floor().await?.is_some();
+        if !is_forced {
+            if is_claimed {
+                bail!(
+                    "a bench runs on {}, or one was killed there; --force removes what it left behind",
+                    self.url
+                );
+            }
+            if let Some(reason) = self.others().await? {
+                self.script(DROP).await?;
+                bail!(
+                    "{reason} on {}: a bench would disturb it, and be disturbed. Name another --store, or take --force",
+                    self.url
+                );
+            }
+        }
+        if is_claimed {
+            self.sweep().await.context("remove what an earlier bench left behind")?;
+            self.script(RUN).await?;
+        }
+        let mut insert = Query::insert();
+        insert
+            .into_table(ours("bench_run"))
+            .columns(["floor"])
+            .values_panic([self.last_id().await?.into()]);
+        self.store.db().execute(&insert).await.context("claim the store")?;
+        self.script(TABLES.on(self.kind())).await
+    }
+
+    /// Who else is at work here.
+    async fn others(&self) -> Result<Option<String>> {
+        self.store.pulse().await?;
+        let status = inspect::status(&*self.store).await?;
+        for route in status.routes.iter().filter(|route| !route.route.starts_with(ROUTES)) {
+            if route.is_leased {
+                return Ok(Some(format!("a relay works the route {:?}", route.route)));
+            }
+            if route.backlog > 0 {
+                return Ok(Some(format!(
+                    "about {} events wait for the route {:?}",
+                    route.backlog, route.route
+                )));
+            }
+        }
+        let mut other = Query::select();
+        other
+            .column("id")
+            .from(table::named(self.store.db(), Table::Outbox))
+            .and_where(Expr::col("event_type").not_like(format!("{TYPES}%")))
+            .limit(1);
+        let has_other = self
+            .store
+            .db()
+            .query_one(&other)
+            .await
+            .context("look for other events")?
+            .is_some();
+        Ok((status.routes.is_empty() && has_other).then(|| "events wait that no route has read".to_owned()))
+    }
+
+    async fn sweep(&self) -> Result<()> {
+        self.sweep_log().await?;
+        let of_ours = |table, column: &'static str| {
+            let mut delete = Query::delete();
+            delete
+                .from_table(table::named(self.store.db(), table))
+                .and_where(Expr::col(column).like(format!("{ROUTES}%")));
+            delete
+        };
+        for (table, column) in [
+            (Table::Cursor, "route"),
+            (Table::Parked, "route"),
+            (Table::Failed, "route"),
+            (Table::Handled, "idempotency_key"),
+        ] {
+            self.store.db().execute(&of_ours(table, column)).await?;
+        }
+        self.script(DROP).await
+    }
+
+    /// Removes the bench's entries, a range of ids at a time: a store may hold millions of others.
+    async fn sweep_log(&self) -> Result<()> {
+        if self.kind() == Kind::Mysql {
+            let mut delete = Query::delete();
+            delete
+                .from_table(table::named(self.store.db(), Table::Incoming))
+                .and_where(Expr::col("event_type").like(format!("{TYPES}%")));
+            self.store.db().execute(&delete).await?;
+        }
+        let last = self.last_id().await?;
+        let mut from = self.floor().await?.unwrap_or(last);
+        while from < last {
+            progress(&format!("removing the bench's events, {} to go", last - from));
+            let mut delete = Query::delete();
+            delete
+                .from_table(table::named(self.store.db(), Table::Outbox))
+                .and_where(Expr::col("id").gt(from))
+                .and_where(Expr::col("id").lte(from + SWEEP))
+                .and_where(Expr::col("event_type").like(format!("{TYPES}%")));
+            self.store.db().execute(&delete).await?;
+            from += SWEEP;
+        }
+        progress("");
+        Ok(())
+    }
+
+    /// Above which id the entries of a bench stand, if one has claimed the store.
+    async fn floor(&self) -> Result<Option<i64>> {
+        let mut select = Query::select();
+        select.column("floor").from(ours("bench_run"));
+        let row = self
+            .store
+            .db()
+            .query_one(&select)
+            .await
+            .context("look for other benches")?;
+        row.map(|row| Ok(row.try_get("", "floor")?)).transpose()
+    }
+
+    /// The highest id in the log.
+    pub(super) async fn last_id(&self) -> Result<i64> {
+        let last: Option<i64> = self
+            .ask(table::named(self.store.db(), Table::Outbox), "max(id)")
+            .await?;
+        Ok(last.unwrap_or(0))
+    }
+
+    /// How many rows one of the bench's tables has.
+    pub(super) async fn count(&self, name: &'static str) -> Result<i64> {
+        let count: Option<i64> = self.ask(ours(name), "count(*)").await?;
+        Ok(count.unwrap_or(0))
+    }
+
+    async fn ask(&self, table: TableRef, what: &'static str) -> Result<Option<i64>> {
+        let mut select = Query::select();
+        select.expr_as(Expr::cust(what), "answer").from(table);
+        let row = self.store.db().query_one(&select).await?;
+        let read = |row: QueryResult| row.try_get::<Option<i64>>("", "answer");
+        Ok(row.map(read).transpose()?.flatten())
+    }
+
+    /// The answer to a statement that has one column and at most one row, as text.
+    pub(super) async fn text(&self, sql: &'static str, column: usize) -> Result<Option<String>> {
+        let backend = self.store.db().get_database_backend();
+        let row = self
+            .store
+            .db()
+            .query_one_raw(sea_orm::Statement::from_string(backend, sql))
+            .await?;
+        row.map(|row| Ok(row.try_get_by_index(column)?)).transpose()
+    }
+
+    /// Runs several statements.
+    async fn script(&self, sql: &'static str) -> Result<()> {
+        self.store
+            .db()
+            .execute_unprepared(sql)
+            .await
+            .context("make the bench's tables")?;
+        Ok(())
+    }
+}
+
+/// A table of the bench's.
+fn ours(name: &'static str) -> TableRef {
+    Alias::new(name).into_table_ref()
+}
