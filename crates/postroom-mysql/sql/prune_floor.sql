@@ -4,7 +4,7 @@ select
     f.durable_seq,
     coalesce(
       (select min(cast(substring_index(position, ':', -1) as signed)) from postroom_outbox_cursor),
-      f.durable_seq
+      0 -- nobody reads yet: whoever comes first begins with everything
     ),
     coalesce(
       (select min(next_id) - 1 from postroom_outbox_replay where state = 'running'),

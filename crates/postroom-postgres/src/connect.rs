@@ -6,13 +6,11 @@
 //! included.
 
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Error, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
-use tokio::sync::RwLock;
 
 use crate::error::driver;
 
@@ -34,15 +32,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("default_transaction_isolation", "read committed"),
 ];
 
-/// How long a connection may take on its way back into its pool.
-const RETURN_MAX: Duration = Duration::from_millis(20);
-
 const POOLER_BEGIN: &str = include_str!("../sql/pooler_begin.sql");
 const POOLER_BEGIN_READER: &str = include_str!("../sql/pooler_begin_reader.sql");
 const POOLER_END: &str = include_str!("../sql/pooler_end.sql");
-
-/// Held for reading by every transaction that is being ended because its connection came back.
-type Ends = Arc<RwLock<()>>;
 
 /// What a store works with.
 #[derive(Debug)]
@@ -65,12 +57,9 @@ impl Pools {
             PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
         let (main, reader) = if is_pooled {
             let options = options.statement_cache_capacity(0);
-            let ends = Ends::default();
             (
-                one_transaction_each(POOLER_BEGIN, &ends)
-                    .connect_with(options.clone())
-                    .await,
-                one_transaction_each(POOLER_BEGIN_READER, &ends)
+                one_transaction_each(POOLER_BEGIN).connect_with(options.clone()).await,
+                one_transaction_each(POOLER_BEGIN_READER)
                     .max_connections(READERS_MAX)
                     .connect_lazy_with(quiet(options)),
             )
@@ -121,43 +110,21 @@ fn pool() -> PgPoolOptions {
         })
 }
 
-/// Connections whose every use is one transaction, begun when they leave the pool and ended when they come back.
-///
-/// They come back on tasks of their own, when their users have gone on already. So that what was executed without a
-/// transaction is there for whoever comes next, everybody waits for the ends under way; and a new connection, opened
-/// perhaps because another has not come back yet, gives it time to.
-fn one_transaction_each(begin: &'static str, ends: &Ends) -> PgPoolOptions {
-    let (on_connect, on_acquire, on_release) = (Arc::clone(ends), Arc::clone(ends), Arc::clone(ends));
+/// Connections whose every use is one transaction, begun when they leave the pool and ended when they come back. They
+/// come back on tasks of their own, when their users have gone on already: who wants to know that something is
+/// committed uses a transaction.
+fn one_transaction_each(begin: &'static str) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(CONNECTIONS_MAX)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .after_connect(move |connection, _| {
-            let ends = Arc::clone(&on_connect);
-            Box::pin(async move {
-                tokio::time::sleep(RETURN_MAX).await;
-                start(connection, begin, &ends).await
-            })
-        })
-        .before_acquire(move |connection, _| {
-            let ends = Arc::clone(&on_acquire);
-            Box::pin(async move { start(connection, begin, &ends).await.map(|()| true) })
-        })
-        .after_release(move |connection, _| {
-            let ends = Arc::clone(&on_release);
-            Box::pin(async move { end(connection, &ends).await.map(|()| true) })
-        })
-}
-
-async fn start(connection: &mut PgConnection, begin: &'static str, ends: &Ends) -> sqlx::Result<()> {
-    connection.execute(begin).await?;
-    drop(ends.write().await);
-    Ok(())
+        .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
+        .before_acquire(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(|_| true) }))
+        .after_release(|connection, _| Box::pin(async move { end(connection).await.map(|()| true) }))
 }
 
 /// Commits what `begin` began, unless its user has; what has failed is rolled back.
-async fn end(connection: &mut PgConnection, ends: &Ends) -> sqlx::Result<()> {
-    let _under_way = ends.read().await;
+async fn end(connection: &mut PgConnection) -> sqlx::Result<()> {
     if connection.execute(POOLER_END).await.is_err() {
         connection.execute("rollback").await?;
     }

@@ -1,8 +1,13 @@
 //! The suite of the relay: what a user is promised, on each database.
 //!
-//! Every clause is a public function over a fresh store; [`relay_suite!`] makes each a named test.
+//! Every clause is a public function over a fresh store; [`relay_suite!`](crate::relay_suite!) makes each a named test.
 
-#![expect(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a clause asserts: what it meets in vain has failed")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a clause asserts: what it meets in vain has failed"
+)]
 
 mod fixture;
 

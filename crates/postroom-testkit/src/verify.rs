@@ -58,10 +58,20 @@ impl Run {
         create
             .table(Alias::new(EFFECT))
             .if_not_exists()
-            .col(ColumnDef::new(Alias::new("seq")).big_integer().not_null().auto_increment().primary_key())
+            .col(
+                ColumnDef::new(Alias::new("seq"))
+                    .big_integer()
+                    .not_null()
+                    .auto_increment()
+                    .primary_key(),
+            )
             .col(ColumnDef::new(Alias::new("key")).string_len(100).not_null())
             .col(ColumnDef::new(Alias::new("ver")).big_integer().not_null());
-        store.db().execute(&create).await.map_err(|source| Error::db("make the table of effects", source))?;
+        store
+            .db()
+            .execute(&create)
+            .await
+            .map_err(|source| Error::db("make the table of effects", source))?;
         Ok(())
     }
 
@@ -74,7 +84,13 @@ impl Run {
         };
         let subscriber = Subscriber {
             start: Start::Head,
-            ..Subscriber::in_batches(self.group(), Change::TYPE, RecordEffects { prefix: self.workload.prefix.clone() })
+            ..Subscriber::in_batches(
+                self.group(),
+                Change::TYPE,
+                RecordEffects {
+                    prefix: self.workload.prefix.clone(),
+                },
+            )
         };
         Relay::new(outbox).lease_ttl(LEASE).subscriber(subscriber)
     }
@@ -86,7 +102,9 @@ impl Run {
         }
         let mut options = ConnectOptions::new(url);
         options.max_connections(self.workload.writers).sqlx_logging(false);
-        Database::connect(options).await.map_err(|source| Error::db("connect the writers", source))
+        Database::connect(options)
+            .await
+            .map_err(|source| Error::db("connect the writers", source))
     }
 
     /// Waits until a relay has registered the subscriber: what is written from now on is for it.
@@ -94,7 +112,10 @@ impl Run {
         let begun = Instant::now();
         while !self.is_registered(store.db()).await? {
             if begun.elapsed() > QUIET_MAX {
-                return Err(Error::new(ErrorKind::Unavailable, "no relay has registered the subscriber of this run"));
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "no relay has registered the subscriber of this run",
+                ));
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -103,8 +124,14 @@ impl Run {
 
     async fn is_registered(&self, db: &DatabaseConnection) -> Result<bool> {
         let mut select = Query::select();
-        select.column("route").from(named(db, PlatformTable::Cursor)).and_where(Expr::col("route").eq(self.group()));
-        let row = db.query_one(&select).await.map_err(|source| Error::db("look for the subscriber", source))?;
+        select
+            .column("route")
+            .from(named(db, PlatformTable::Cursor))
+            .and_where(Expr::col("route").eq(self.group()));
+        let row = db
+            .query_one(&select)
+            .await
+            .map_err(|source| Error::db("look for the subscriber", source))?;
         Ok(row.is_some())
     }
 
@@ -136,7 +163,10 @@ impl Run {
             .expr_as(Expr::cust("count(*)"), "effects")
             .from(Alias::new(EFFECT))
             .and_where(Expr::col(Alias::new("key")).like(format!("{}%", self.workload.prefix)));
-        let row = db.query_one(&select).await.map_err(|source| Error::db("count effects", source))?;
+        let row = db
+            .query_one(&select)
+            .await
+            .map_err(|source| Error::db("count effects", source))?;
         let effects: i64 = row.map_or(Ok(0), |row| row.try_get("", "effects"))?;
         Ok(u64::try_from(effects).unwrap_or(0))
     }
@@ -152,7 +182,10 @@ impl Run {
                 .and_where(Expr::col(Alias::new("seq")).gt(seq))
                 .order_by(Alias::new("seq"), Order::Asc)
                 .limit(PAGE);
-            let rows = db.query_all(&select).await.map_err(|source| Error::db("read effects", source))?;
+            let rows = db
+                .query_all(&select)
+                .await
+                .map_err(|source| Error::db("read effects", source))?;
             if rows.is_empty() {
                 return Ok(history);
             }
@@ -181,7 +214,11 @@ impl Run {
         Workload::remove(store.db()).await?;
         let mut drop = Table::drop();
         drop.table(Alias::new(EFFECT)).if_exists();
-        store.db().execute(&drop).await.map_err(|source| Error::db("drop the table of effects", source))?;
+        store
+            .db()
+            .execute(&drop)
+            .await
+            .map_err(|source| Error::db("drop the table of effects", source))?;
         Ok(())
     }
 }
@@ -196,15 +233,21 @@ struct RecordEffects {
 impl BatchHandler for RecordEffects {
     async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
         let mut insert = Query::insert();
-        insert.into_table(Alias::new(EFFECT)).columns(["key", "ver"].map(Alias::new));
+        insert
+            .into_table(Alias::new(EFFECT))
+            .columns(["key", "ver"].map(Alias::new));
         let mut is_empty = true;
         for event in events {
-            let Some(change) = Change::of(event)?.filter(|change| change.key.starts_with(&self.prefix)) else { continue };
+            let Some(change) = Change::of(event)?.filter(|change| change.key.starts_with(&self.prefix)) else {
+                continue;
+            };
             insert.values_panic([change.key.into(), i64::from(change.ver).into()]);
             is_empty = false;
         }
         if !is_empty {
-            tx.execute(&insert).await.map_err(|source| Error::db("record effects", source))?;
+            tx.execute(&insert)
+                .await
+                .map_err(|source| Error::db("record effects", source))?;
         }
         Ok(())
     }

@@ -24,6 +24,8 @@ pub(crate) async fn record(
             target.into(),
             json_value(tx.get_database_backend(), &detail.to_string()),
         ]);
-    tx.execute(&insert).await.map_err(|source| Error::db("write the operators' log", source))?;
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("write the operators' log", source))?;
     Ok(())
 }

@@ -26,7 +26,8 @@ impl Backoff {
     /// Waits, less if `stop` comes first; the next wait is twice as long.
     pub(crate) async fn wait(&mut self, stop: &CancellationToken) {
         let spread = 0.5 + rand::random::<f64>() / 2.0;
-        stop.run_until_cancelled(tokio::time::sleep(self.next.mul_f64(spread))).await;
+        stop.run_until_cancelled(tokio::time::sleep(self.next.mul_f64(spread)))
+            .await;
         self.next = (self.next * 2).min(MAX);
     }
 }

@@ -70,7 +70,12 @@ fn traceparent() -> Option<String> {
         span = tracing::Span::current().context().span().span_context().clone();
     }
     span.is_valid().then(|| {
-        format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), span.trace_flags().to_u8())
+        format!(
+            "00-{}-{}-{:02x}",
+            span.trace_id(),
+            span.span_id(),
+            span.trace_flags().to_u8()
+        )
     })
 }
 

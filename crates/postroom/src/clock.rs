@@ -18,10 +18,7 @@ const SQLITE_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// The process clock, in UTC.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the wall clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
@@ -47,13 +44,18 @@ pub(crate) fn db_now_minus(backend: DbBackend, back: Duration) -> Expr {
 
 fn db_now_moved(backend: DbBackend, seconds: f64) -> Expr {
     match backend {
-        DbBackend::Postgres => {
-            Expr::cust_with_values("clock_timestamp() + $1::double precision * interval '1 second'", [seconds])
-        }
-        DbBackend::MySql => {
-            Expr::cust_with_values("timestampadd(microsecond, ?, utc_timestamp(6))", [(seconds * 1e6).round()])
-        }
-        _ => Expr::cust_with_values("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?)", [format!("{seconds:+.3} seconds")]),
+        DbBackend::Postgres => Expr::cust_with_values(
+            "clock_timestamp() + $1::double precision * interval '1 second'",
+            [seconds],
+        ),
+        DbBackend::MySql => Expr::cust_with_values(
+            "timestampadd(microsecond, ?, utc_timestamp(6))",
+            [(seconds * 1e6).round()],
+        ),
+        _ => Expr::cust_with_values(
+            "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?)",
+            [format!("{seconds:+.3} seconds")],
+        ),
     }
 }
 
@@ -69,9 +71,7 @@ pub(crate) fn stamp(backend: DbBackend, at: OffsetDateTime) -> Value {
 
 /// An instant as SQLite stores it: UTC, milliseconds, fixed width.
 pub fn sqlite_stamp(at: OffsetDateTime) -> String {
-    at.to_offset(UtcOffset::UTC)
-        .format(SQLITE_STAMP)
-        .unwrap_or_default()
+    at.to_offset(UtcOffset::UTC).format(SQLITE_STAMP).unwrap_or_default()
 }
 
 /// Reads back what [`sqlite_stamp`] wrote.

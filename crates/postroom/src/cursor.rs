@@ -38,7 +38,9 @@ pub(crate) struct Cursor {
 }
 
 fn at(shard: &Shard) -> Expr {
-    Expr::col("route").eq(shard.route.as_str()).and(Expr::col("shard").eq(number(shard)))
+    Expr::col("route")
+        .eq(shard.route.as_str())
+        .and(Expr::col("shard").eq(number(shard)))
 }
 
 pub(crate) fn number(shard: &Shard) -> i32 {
@@ -53,7 +55,10 @@ pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32,
         .expr_as(Expr::cust("count(*)"), "shards")
         .from(table::named(tx, Table::Cursor))
         .and_where(Expr::col("route").eq(route));
-    let row = tx.query_one(&count).await.map_err(|source| Error::db("look for the route", source))?;
+    let row = tx
+        .query_one(&count)
+        .await
+        .map_err(|source| Error::db("look for the route", source))?;
     let known: i64 = row.map_or(Ok(0), |row| row.try_get("", "shards"))?;
     if known != 0 && known != i64::from(shards) {
         return Err(Error::invalid(format!(
@@ -66,23 +71,30 @@ pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32,
         insert
             .into_table(table::named(tx, Table::Cursor))
             .columns(["route", "shard", "position"])
-            .values_panic([route.into(), i32::try_from(number).unwrap_or(i32::MAX).into(), start.to_string().into()])
-            .on_conflict(OnConflict::columns(["route", "shard"]).do_nothing_on(["route"]).to_owned());
-        tx.execute(&insert).await.map_err(|source| Error::db("register the route", source))?;
+            .values_panic([
+                route.into(),
+                i32::try_from(number).unwrap_or(i32::MAX).into(),
+                start.to_string().into(),
+            ])
+            .on_conflict(
+                OnConflict::columns(["route", "shard"])
+                    .do_nothing_on(["route"])
+                    .to_owned(),
+            );
+        tx.execute(&insert)
+            .await
+            .map_err(|source| Error::db("register the route", source))?;
     }
     Ok(())
 }
 
 /// Takes a lease that is free or has run out; `None` when somebody else holds it.
-pub(crate) async fn take(
-    tx: &DatabaseTransaction,
-    shard: &Shard,
-    owner: &str,
-    ttl: Duration,
-) -> Result<Option<Lease>> {
+pub(crate) async fn take(tx: &DatabaseTransaction, shard: &Shard, owner: &str, ttl: Duration) -> Result<Option<Lease>> {
     let backend = tx.get_database_backend();
     let deadline = Instant::now() + ttl;
-    let free = Expr::col("owner").is_null().or(Expr::col("expires_at").lt(db_now(backend)));
+    let free = Expr::col("owner")
+        .is_null()
+        .or(Expr::col("expires_at").lt(db_now(backend)));
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
@@ -91,12 +103,18 @@ pub(crate) async fn take(
         .value("expires_at", db_now_plus(backend, ttl))
         .and_where(at(shard))
         .and_where(free);
-    let taken = tx.execute(&update).await.map_err(|source| Error::db("take a lease", source))?;
+    let taken = tx
+        .execute(&update)
+        .await
+        .map_err(|source| Error::db("take a lease", source))?;
     if taken.rows_affected() == 0 {
         return Ok(None);
     }
     let cursor = read(tx, shard).await?;
-    Ok(Some(Lease { epoch: cursor.epoch, deadline }))
+    Ok(Some(Lease {
+        epoch: cursor.epoch,
+        deadline,
+    }))
 }
 
 /// Prolongs every lease of this owner in one statement; answers the new deadline.
@@ -107,7 +125,9 @@ pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) 
         .table(table::named(tx, Table::Cursor))
         .value("expires_at", db_now_plus(tx.get_database_backend(), ttl))
         .and_where(Expr::col("owner").eq(owner));
-    tx.execute(&update).await.map_err(|source| Error::db("renew leases", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("renew leases", source))?;
     Ok(deadline)
 }
 
@@ -119,7 +139,9 @@ pub(crate) async fn release(tx: &DatabaseTransaction, owner: &str) -> Result<()>
         .value("owner", Option::<String>::None)
         .value("expires_at", Expr::cust("null"))
         .and_where(Expr::col("owner").eq(owner));
-    tx.execute(&update).await.map_err(|source| Error::db("release leases", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("release leases", source))?;
     Ok(())
 }
 
@@ -127,7 +149,9 @@ pub(crate) async fn release(tx: &DatabaseTransaction, owner: &str) -> Result<()>
 pub(crate) async fn holders(tx: &DatabaseTransaction) -> Result<Vec<Holder>> {
     let backend = tx.get_database_backend();
     let is_free = Expr::case(
-        Expr::col("owner").is_null().or(Expr::col("expires_at").lt(db_now(backend))),
+        Expr::col("owner")
+            .is_null()
+            .or(Expr::col("expires_at").lt(db_now(backend))),
         1,
     )
     .finally(0);
@@ -136,7 +160,10 @@ pub(crate) async fn holders(tx: &DatabaseTransaction) -> Result<Vec<Holder>> {
         .columns(["route", "shard", "owner", "epoch"])
         .expr_as(is_free, "is_free")
         .from(table::named(tx, Table::Cursor));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read who holds which lease", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read who holds which lease", source))?;
     rows.iter()
         .map(|row| {
             Ok(Holder {
@@ -174,7 +201,10 @@ pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard) -> Result<Curs
         .columns(["position", "epoch", "is_paused"])
         .from(table::named(tx, Table::Cursor))
         .and_where(at(shard));
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("read a cursor", source))?;
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("read a cursor", source))?;
     let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("route {:?} has no cursor", shard.route)))?;
     Ok(Cursor {
         position: row.try_get::<String>("", "position")?.parse()?,
@@ -197,14 +227,23 @@ pub(crate) async fn advance(
         .table(table::named(tx, Table::Cursor))
         .value("position", position.to_string())
         .value("settled_at", db_now(backend))
-        .value("delivered", Expr::col("delivered").add(i64::try_from(delivered).unwrap_or(i64::MAX)))
+        .value(
+            "delivered",
+            Expr::col("delivered").add(i64::try_from(delivered).unwrap_or(i64::MAX)),
+        )
         .and_where(at(shard))
         .and_where(Expr::col("epoch").eq(epoch));
-    let moved = tx.execute(&update).await.map_err(|source| Error::db("write progress", source))?;
+    let moved = tx
+        .execute(&update)
+        .await
+        .map_err(|source| Error::db("write progress", source))?;
     if moved.rows_affected() == 0 {
         return Err(Error::new(
             ErrorKind::Deposed,
-            format!("another relay has taken over route {:?} shard {}", shard.route, shard.number),
+            format!(
+                "another relay has taken over route {:?} shard {}",
+                shard.route, shard.number
+            ),
         ));
     }
     Ok(())
@@ -217,7 +256,10 @@ pub(crate) async fn lock(tx: &DatabaseTransaction, route: &str) -> Result<()> {
         .table(table::named(tx, Table::Cursor))
         .value("is_paused", Expr::col("is_paused"))
         .and_where(Expr::col("route").eq(route));
-    let locked = tx.execute(&update).await.map_err(|source| Error::db("lock a route", source))?;
+    let locked = tx
+        .execute(&update)
+        .await
+        .map_err(|source| Error::db("lock a route", source))?;
     if locked.rows_affected() == 0 {
         return Err(Error::new(
             ErrorKind::NotFound,
@@ -235,14 +277,20 @@ pub(crate) async fn set_paused(tx: &DatabaseTransaction, route: &str, is_paused:
         .table(table::named(tx, Table::Cursor))
         .value("is_paused", is_paused)
         .and_where(Expr::col("route").eq(route));
-    tx.execute(&update).await.map_err(|source| Error::db("pause or resume a route", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("pause or resume a route", source))?;
     Ok(())
 }
 
 /// Makes every relay look at what an operator changed.
 pub(crate) async fn signal(tx: &DatabaseTransaction) -> Result<()> {
     let mut update = Query::update();
-    update.table(table::named(tx, Table::Signal)).value("version", Expr::col("version").add(1));
-    tx.execute(&update).await.map_err(|source| Error::db("signal the relays", source))?;
+    update
+        .table(table::named(tx, Table::Signal))
+        .value("version", Expr::col("version").add(1));
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("signal the relays", source))?;
     Ok(())
 }

@@ -78,15 +78,18 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Park
         insert
             .into_table(table::named(tx, Table::Failed))
             .columns(EVENT_COLUMNS.into_iter().chain(columns))
-            .values_panic(event_values(backend, &row.entry.event)?.into_iter().chain([
-                shard.route.as_str().into(),
-                number(shard).into(),
-                row.entry.id.into(),
-                Expr::val(stamp(backend, row.entry.created_at)),
-                i32::try_from(row.attempts).unwrap_or(i32::MAX).into(),
-                row.error.clone().unwrap_or_default().into(),
-                row.failed_at.map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
-            ]))
+            .values_panic(
+                event_values(backend, &row.entry.event)?.into_iter().chain([
+                    shard.route.as_str().into(),
+                    number(shard).into(),
+                    row.entry.id.into(),
+                    Expr::val(stamp(backend, row.entry.created_at)),
+                    i32::try_from(row.attempts).unwrap_or(i32::MAX).into(),
+                    row.error.clone().unwrap_or_default().into(),
+                    row.failed_at
+                        .map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
+                ]),
+            )
             .on_conflict(
                 OnConflict::columns(["route", "id"])
                     .update_columns(["attempts", "error"])
@@ -94,7 +97,9 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Park
                     .value("dead_at", db_now(backend))
                     .to_owned(),
             );
-        tx.execute(&insert).await.map_err(|source| Error::db("keep a dead letter", source))?;
+        tx.execute(&insert)
+            .await
+            .map_err(|source| Error::db("keep a dead letter", source))?;
         tracing::warn!(
             route = %shard.route, event = %row.entry.event.id, r#type = %row.entry.event.event_type,
             attempts = row.attempts, error = row.error, "entry became a dead letter"
@@ -104,10 +109,17 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Park
 }
 
 /// Dead letters, newest first, with a number below `before`.
-pub async fn list(db: &DatabaseConnection, which: &Selection, before: Option<i64>, limit: u64) -> Result<Vec<DeadLetter>> {
-    let tx = table::begin(db).await?;
+pub async fn list(
+    db: &DatabaseConnection,
+    which: &Selection,
+    before: Option<i64>,
+    limit: u64,
+) -> Result<Vec<DeadLetter>> {
+    let tx = table::look(db).await?;
     let mut select = Query::select();
-    rows(&mut select, &tx, which).order_by("dead_id", Order::Desc).limit(limit);
+    rows(&mut select, &tx, which)
+        .order_by("dead_id", Order::Desc)
+        .limit(limit);
     if let Some(before) = before {
         select.and_where(Expr::col("dead_id").lt(before));
     }
@@ -122,7 +134,9 @@ pub async fn retry(db: &DatabaseConnection, which: &Selection, actor: &str) -> R
 /// Lets keys go on without these dead letters; answers how many.
 pub async fn discard(db: &DatabaseConnection, which: &Selection, actor: &str, reason: &str) -> Result<u64> {
     if reason.trim().is_empty() {
-        return Err(Error::invalid("discarding needs a reason; it is kept with the dead letter"));
+        return Err(Error::invalid(
+            "discarding needs a reason; it is kept with the dead letter",
+        ));
     }
     decide(db, which, actor, &Decision::Discard(reason.to_owned())).await
 }
@@ -150,7 +164,10 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
     if decided == 0 && !which.dead_ids.is_empty() {
         return Err(Error::new(
             ErrorKind::NotFound,
-            format!("no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do", which.dead_ids),
+            format!(
+                "no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do",
+                which.dead_ids
+            ),
         ));
     }
     Ok(decided)
@@ -158,10 +175,19 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one.
 async fn undecided(tx: &DatabaseTransaction, which: &Selection) -> Result<Vec<DeadLetter>> {
-    let which = Selection { state: Some("dead"), ..which.clone() };
+    let which = Selection {
+        state: Some("dead"),
+        ..which.clone()
+    };
     let mut select = Query::select();
-    rows(&mut select, tx, &which).order_by("dead_id", Order::Asc).limit(BATCH);
-    let routes: HashSet<String> = read_rows(tx, &select).await?.into_iter().map(|letter| letter.route).collect();
+    rows(&mut select, tx, &which)
+        .order_by("dead_id", Order::Asc)
+        .limit(BATCH);
+    let routes: HashSet<String> = read_rows(tx, &select)
+        .await?
+        .into_iter()
+        .map(|letter| letter.route)
+        .collect();
     let mut routes: Vec<String> = routes.into_iter().collect();
     routes.sort();
     for route in routes {
@@ -174,7 +200,10 @@ async fn undecided(tx: &DatabaseTransaction, which: &Selection) -> Result<Vec<De
 }
 
 async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decision: &Decision) -> Result<()> {
-    let shard = Shard { route: letter.route.clone(), number: letter.shard };
+    let shard = Shard {
+        route: letter.route.clone(),
+        number: letter.shard,
+    };
     // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in front.
     parked::remove(tx, &letter.route, &[letter.entry.id]).await?;
     let (state, action, reason) = match decision {
@@ -196,9 +225,18 @@ async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decis
         .value("decided_at", db_now(tx.get_database_backend()))
         .value("decided_by", actor)
         .and_where(Expr::col("dead_id").eq(letter.dead_id));
-    tx.execute(&update).await.map_err(|source| Error::db("write down a decision", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("write down a decision", source))?;
     let target = format!("{}/{}", letter.route, letter.entry.event.id);
-    audit::record(tx, actor, action, &target, &serde_json::json!({ "dead_id": letter.dead_id, "reason": reason })).await
+    audit::record(
+        tx,
+        actor,
+        action,
+        &target,
+        &serde_json::json!({ "dead_id": letter.dead_id, "reason": reason }),
+    )
+    .await
 }
 
 fn again(letter: &DeadLetter) -> Parked {
@@ -217,7 +255,16 @@ fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &S
         select.expr_as(expr, column);
     }
     select
-        .columns(["dead_id", "route", "shard", "id", "created_at", "attempts", "error", "failed_at"])
+        .columns([
+            "dead_id",
+            "route",
+            "shard",
+            "id",
+            "created_at",
+            "attempts",
+            "error",
+            "failed_at",
+        ])
         .columns(["dead_at", "state", "reason", "decided_by"])
         .from(table::named(tx, Table::Failed));
     if !which.dead_ids.is_empty() {
@@ -241,7 +288,10 @@ fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &S
 }
 
 async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<DeadLetter>> {
-    let rows = tx.query_all(select).await.map_err(|source| Error::db("read dead letters", source))?;
+    let rows = tx
+        .query_all(select)
+        .await
+        .map_err(|source| Error::db("read dead letters", source))?;
     rows.iter().map(|row| read_row(tx, row)).collect()
 }
 

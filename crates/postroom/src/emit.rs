@@ -43,7 +43,9 @@ pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
         for event in chunk {
             insert.values_panic(event_values(backend, event)?);
         }
-        tx.execute(&insert).await.map_err(|source| Error::db("append to the outbox", source))?;
+        tx.execute(&insert)
+            .await
+            .map_err(|source| Error::db("append to the outbox", source))?;
     }
     nudge::expect_commit();
     Ok(())
@@ -52,7 +54,11 @@ pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
 /// Emits one domain event when its time comes; answers its id, with which it can be cancelled.
 ///
 /// It enters the outbox within a second of `due_at` by the database's clock, also after a restart.
-pub async fn emit_at<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E, due_at: OffsetDateTime) -> Result<Uuid> {
+pub async fn emit_at<E: DomainEvent + ?Sized>(
+    tx: &DatabaseTransaction,
+    event: &E,
+    due_at: OffsetDateTime,
+) -> Result<Uuid> {
     let event = Event::of(event)?;
     schedule(tx, &event, due_at).await?;
     Ok(event.id)
@@ -62,15 +68,24 @@ pub async fn emit_at<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &
 pub async fn schedule(tx: &DatabaseTransaction, event: &Event, due_at: OffsetDateTime) -> Result<()> {
     event.check()?;
     if !(1970..=9999).contains(&due_at.year()) {
-        return Err(Error::invalid(format!("due_at is in the year {}; it must lie between 1970 and 9999", due_at.year())));
+        return Err(Error::invalid(format!(
+            "due_at is in the year {}; it must lie between 1970 and 9999",
+            due_at.year()
+        )));
     }
     let backend = tx.get_database_backend();
     let mut insert = Query::insert();
     insert
         .into_table(table::named(tx, Table::Scheduled))
         .columns(EVENT_COLUMNS.into_iter().chain(["due_at"]))
-        .values_panic(event_values(backend, event)?.into_iter().chain([Expr::val(stamp(backend, due_at))]));
-    tx.execute(&insert).await.map_err(|source| Error::db("schedule an event", source))?;
+        .values_panic(
+            event_values(backend, event)?
+                .into_iter()
+                .chain([Expr::val(stamp(backend, due_at))]),
+        );
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("schedule an event", source))?;
     nudge::expect_commit();
     Ok(())
 }
@@ -81,6 +96,9 @@ pub async fn cancel(tx: &DatabaseTransaction, event_id: Uuid) -> Result<bool> {
     delete
         .from_table(table::named(tx, Table::Scheduled))
         .and_where(Expr::col("event_id").eq(uuid_value(tx.get_database_backend(), event_id)));
-    let done = tx.execute(&delete).await.map_err(|source| Error::db("cancel a scheduled event", source))?;
+    let done = tx
+        .execute(&delete)
+        .await
+        .map_err(|source| Error::db("cancel a scheduled event", source))?;
     Ok(done.rows_affected() > 0)
 }

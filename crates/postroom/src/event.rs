@@ -81,8 +81,13 @@ pub struct Event {
 impl Event {
     /// The envelope of a domain event: a new id, the time now, and the cause it was emitted under.
     pub fn of<E: DomainEvent + ?Sized>(event: &E) -> Result<Self> {
-        let payload = serde_json::value::to_raw_value(event)
-            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("payload of {}: write as JSON", E::TYPE), source))?;
+        let payload = serde_json::value::to_raw_value(event).map_err(|source| {
+            Error::caused(
+                ErrorKind::Invalid,
+                format!("payload of {}: write as JSON", E::TYPE),
+                source,
+            )
+        })?;
         Self::new(E::TYPE, E::AGGREGATE_TYPE, event.aggregate_id(), payload)
     }
 
@@ -132,7 +137,12 @@ impl Event {
         serde_json::from_str(self.payload.get()).map_err(|source| {
             Error::caused(
                 ErrorKind::Invalid,
-                format!("payload of {} {}: read as {}", self.event_type, self.id, std::any::type_name::<T>()),
+                format!(
+                    "payload of {} {}: read as {}",
+                    self.event_type,
+                    self.id,
+                    std::any::type_name::<T>()
+                ),
                 source,
             )
         })
@@ -164,7 +174,13 @@ pub fn parse_payload(text: &str) -> Result<Box<RawValue>> {
     // A full parse, because RawValue alone accepts lone surrogates and any depth; databases do not.
     serde_json::from_str::<serde_json::Value>(text)
         .and_then(|_| RawValue::from_string(text.trim().to_owned()))
-        .map_err(|source| Error::caused(ErrorKind::Invalid, "payload is not JSON that every store can keep", source))
+        .map_err(|source| {
+            Error::caused(
+                ErrorKind::Invalid,
+                "payload is not JSON that every store can keep",
+                source,
+            )
+        })
 }
 
 fn check_type(event_type: &str) -> Result<()> {
@@ -224,9 +240,14 @@ fn check_headers(headers: &Headers) -> Result<()> {
             "headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; move data into the payload"
         )));
     }
-    match headers.iter().find(|(name, value)| name.contains('\0') || value.contains('\0')) {
+    match headers
+        .iter()
+        .find(|(name, value)| name.contains('\0') || value.contains('\0'))
+    {
         None => Ok(()),
-        Some((name, _)) => Err(Error::invalid(format!("header {name:?} contains a NUL character; remove it"))),
+        Some((name, _)) => Err(Error::invalid(format!(
+            "header {name:?} contains a NUL character; remove it"
+        ))),
     }
 }
 
@@ -245,7 +266,12 @@ impl Key {
     pub fn shard(&self, shards: u32) -> u32 {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let separator = [0xff_u8];
-        for byte in self.aggregate_type.bytes().chain(separator).chain(self.aggregate_id.bytes()) {
+        for byte in self
+            .aggregate_type
+            .bytes()
+            .chain(separator)
+            .chain(self.aggregate_id.bytes())
+        {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -265,7 +291,13 @@ mod tests {
     use super::*;
 
     fn event(change: impl FnOnce(&mut Event)) -> Result<()> {
-        let mut event = Event::new("shop.order.placed.v1", "order", "7", RawValue::from_string("{}".into()).unwrap()).unwrap();
+        let mut event = Event::new(
+            "shop.order.placed.v1",
+            "order",
+            "7",
+            RawValue::from_string("{}".into()).unwrap(),
+        )
+        .unwrap();
         change(&mut event);
         event.check()
     }
@@ -285,16 +317,30 @@ mod tests {
         check(|e| e.event_type = String::new(), "event_type is empty");
         check(|e| e.event_type = "order placed".into(), "contains ' '");
         check(|e| e.event_type = "x".repeat(201), "the limit is 200");
-        check(|e| e.aggregate_id = "k".repeat(1 << 20), "aggregate_id has 1048576 bytes, the limit is 200");
+        check(
+            |e| e.aggregate_id = "k".repeat(1 << 20),
+            "aggregate_id has 1048576 bytes, the limit is 200",
+        );
         check(|e| e.aggregate_id = "a\0b".into(), "NUL");
         check(|e| e.aggregate_type = String::new(), "aggregate_type is empty");
         check(
             |e| e.payload = RawValue::from_string(format!("\"{}\"", "x".repeat(10_000_000))).unwrap(),
             "the limit is 1000000",
         );
-        check(|e| e.payload = RawValue::from_string(r#""\u0000""#.into()).unwrap(), "NUL");
-        check(|e| { e.headers.insert("h".into(), "v".repeat(20_000)); }, "headers have 20001 bytes");
-        check(|e| e.occurred_at = time::macros::datetime!(0000-01-01 0:00 UTC), "year 0");
+        check(
+            |e| e.payload = RawValue::from_string(r#""\u0000""#.into()).unwrap(),
+            "NUL",
+        );
+        check(
+            |e| {
+                e.headers.insert("h".into(), "v".repeat(20_000));
+            },
+            "headers have 20001 bytes",
+        );
+        check(
+            |e| e.occurred_at = time::macros::datetime!(0000-01-01 0:00 UTC),
+            "year 0",
+        );
     }
 
     #[test]
@@ -304,19 +350,42 @@ mod tests {
 
     #[test]
     fn a_payload_from_outside_is_parsed_in_full() {
-        for broken in ["{", r#""\ud800""#, "", "nope", &format!("{}1{}", "[".repeat(1000), "]".repeat(1000))] {
-            assert_eq!(parse_payload(broken).unwrap_err().kind(), ErrorKind::Invalid, "{broken:.20}");
+        for broken in [
+            "{",
+            r#""\ud800""#,
+            "",
+            "nope",
+            &format!("{}1{}", "[".repeat(1000), "]".repeat(1000)),
+        ] {
+            assert_eq!(
+                parse_payload(broken).unwrap_err().kind(),
+                ErrorKind::Invalid,
+                "{broken:.20}"
+            );
         }
-        assert_eq!(parse_payload(" 12345678901234567890123 ").unwrap().get(), "12345678901234567890123");
+        assert_eq!(
+            parse_payload(" 12345678901234567890123 ").unwrap().get(),
+            "12345678901234567890123"
+        );
     }
 
     #[test]
     fn a_key_keeps_its_shard() {
-        let key = Key { aggregate_type: "order".into(), aggregate_id: "7".into() };
+        let key = Key {
+            aggregate_type: "order".into(),
+            aggregate_id: "7".into(),
+        };
         assert_eq!(key.shard(1), 0);
         assert_eq!(key.shard(8), key.clone().shard(8));
-        let spread: std::collections::HashSet<u32> =
-            (0..100).map(|n| Key { aggregate_type: "order".into(), aggregate_id: n.to_string() }.shard(8)).collect();
+        let spread: std::collections::HashSet<u32> = (0..100)
+            .map(|n| {
+                Key {
+                    aggregate_type: "order".into(),
+                    aggregate_id: n.to_string(),
+                }
+                .shard(8)
+            })
+            .collect();
         assert_eq!(spread.len(), 8, "a hundred keys reach all eight shards");
     }
 }

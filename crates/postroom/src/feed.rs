@@ -56,7 +56,10 @@ impl Slice {
 
 impl Feed {
     pub(crate) fn new(outbox: Arc<dyn Outbox>) -> Self {
-        Self { outbox, kept: Mutex::default() }
+        Self {
+            outbox,
+            kept: Mutex::default(),
+        }
     }
 
     pub(crate) fn outbox(&self) -> &Arc<dyn Outbox> {
@@ -84,8 +87,15 @@ impl Feed {
         kept.iter().rev().filter(|kept| kept.after != after).find_map(|kept| {
             let page = kept.page.get()?;
             let at = page.entries.binary_search_by_key(&after.id, |entry| entry.id).ok()?;
-            let is_here = Position { id: after.id, ..page.window } == after && at + 1 < page.entries.len();
-            is_here.then(|| Slice { page: page.clone(), begin: at + 1 })
+            let is_here = Position {
+                id: after.id,
+                ..page.window
+            } == after
+                && at + 1 < page.entries.len();
+            is_here.then(|| Slice {
+                page: page.clone(),
+                begin: at + 1,
+            })
         })
     }
 
@@ -95,7 +105,10 @@ impl Feed {
             return Arc::clone(&known.page);
         }
         let page = Arc::new(OnceCell::new());
-        kept.push_back(Kept { after, page: Arc::clone(&page) });
+        kept.push_back(Kept {
+            after,
+            page: Arc::clone(&page),
+        });
         page
     }
 

@@ -17,7 +17,10 @@ pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<H
         .column("idempotency_key")
         .from(table::named(tx, Table::Handled))
         .and_where(Expr::col("idempotency_key").is_in(keys));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look into the inbox", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("look into the inbox", source))?;
     rows.iter().map(|row| Ok(row.try_get("", "idempotency_key")?)).collect()
 }
 
@@ -27,11 +30,15 @@ pub(crate) async fn record(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()
         return Ok(());
     }
     let mut insert = Query::insert();
-    insert.into_table(table::named(tx, Table::Handled)).columns(["idempotency_key"]);
+    insert
+        .into_table(table::named(tx, Table::Handled))
+        .columns(["idempotency_key"]);
     for key in keys {
         insert.values_panic([(*key).into()]);
     }
-    tx.execute(&insert).await.map_err(|source| Error::db("record in the inbox", source))?;
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("record in the inbox", source))?;
     Ok(())
 }
 
@@ -41,7 +48,9 @@ pub(crate) async fn forget(tx: &DatabaseTransaction, keys: &[String]) -> Result<
     delete
         .from_table(table::named(tx, Table::Handled))
         .and_where(Expr::col("idempotency_key").is_in(keys));
-    tx.execute(&delete).await.map_err(|source| Error::db("forget inbox rows", source))?;
+    tx.execute(&delete)
+        .await
+        .map_err(|source| Error::db("forget inbox rows", source))?;
     Ok(())
 }
 
@@ -55,8 +64,14 @@ pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -
         .from(table::named(&tx, Table::Handled))
         .and_where(Expr::col("handled_at").lt(db_now_minus(tx.get_database_backend(), keep)))
         .limit(batch);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("find old inbox rows", source))?;
-    let keys: Vec<String> = rows.iter().map(|row| row.try_get("", "idempotency_key")).collect::<Result<_, _>>()?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("find old inbox rows", source))?;
+    let keys: Vec<String> = rows
+        .iter()
+        .map(|row| row.try_get("", "idempotency_key"))
+        .collect::<Result<_, _>>()?;
     if !keys.is_empty() {
         forget(&tx, &keys).await?;
     }

@@ -107,7 +107,7 @@ pub struct Reason {
 
 /// Where every route stands.
 pub async fn status(store: &dyn Inspect) -> Result<Status> {
-    let tx = table::begin(store.db()).await?;
+    let tx = table::look(store.db()).await?;
     let mut routes = cursors(&tx).await?;
     count_parked(&tx, &mut routes).await?;
     count_dead(&tx, &mut routes).await?;
@@ -119,10 +119,17 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
         route.backlog = store.backlog(route.position).await?;
         if route.backlog > 0 {
             let oldest = store.read(route.position, 1).await?;
-            route.oldest_s = oldest.entries.first().map(|entry| (now - entry.created_at).as_seconds_f64());
+            route.oldest_s = oldest
+                .entries
+                .first()
+                .map(|entry| (now - entry.created_at).as_seconds_f64());
         }
     }
-    Ok(Status { routes, jobs, scheduled })
+    Ok(Status {
+        routes,
+        jobs,
+        scheduled,
+    })
 }
 
 /// Pauses or resumes a route, on whichever process works it.
@@ -141,7 +148,11 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
 pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()> {
     let tx = table::begin(store.db()).await?;
     cursor::lock(&tx, route).await?;
-    if cursors(&tx).await?.iter().any(|row| row.route == route && row.is_leased) {
+    if cursors(&tx)
+        .await?
+        .iter()
+        .any(|row| row.route == route && row.is_leased)
+    {
         return Err(Error::new(
             ErrorKind::Conflict,
             format!("route {route:?} is worked by a relay; stop that relay, or wait until its lease has run out"),
@@ -149,8 +160,12 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
     }
     for table in [Table::Parked, Table::Cursor] {
         let mut delete = Query::delete();
-        delete.from_table(table::named(&tx, table)).and_where(Expr::col("route").eq(route));
-        tx.execute(&delete).await.map_err(|source| Error::db("forget a route", source))?;
+        delete
+            .from_table(table::named(&tx, table))
+            .and_where(Expr::col("route").eq(route));
+        tx.execute(&delete)
+            .await
+            .map_err(|source| Error::db("forget a route", source))?;
     }
     audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
     cursor::signal(&tx).await?;
@@ -160,12 +175,12 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
 
 /// The way of one event, or `NotFound`.
 pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
-    let tx = table::begin(store.db()).await?;
+    let tx = table::look(store.db()).await?;
     let (entry, is_archived) = match find(&tx, Table::Outbox, event_id).await? {
         Some(entry) => (entry, false),
         None => match find(&tx, Table::Audit, event_id).await? {
             Some(entry) => (entry, true),
-            None => return Err(Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"))),
+            None => return Err(absent(&tx, event_id).await?),
         },
     };
     let routes = cursors(&tx).await?;
@@ -185,9 +200,43 @@ pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
             None if !is_archived && is_ahead(store, route, &entry).await? => ("pending".to_owned(), None, None),
             None => ("passed".to_owned(), None, None),
         };
-        steps.push(Step { route: route.route.clone(), state, attempts, error, handled_at: handled.get(&route.route).copied() });
+        steps.push(Step {
+            route: route.route.clone(),
+            state,
+            attempts,
+            error,
+            handled_at: handled.get(&route.route).copied(),
+        });
     }
-    Ok(Timeline { entry, is_archived, steps })
+    Ok(Timeline {
+        entry,
+        is_archived,
+        steps,
+    })
+}
+
+/// Why an event is not in the outbox: its time has not come, or nobody knows it.
+async fn absent(tx: &DatabaseTransaction, event_id: Uuid) -> Result<Error> {
+    let backend = tx.get_database_backend();
+    let mut scheduled = Query::select();
+    scheduled
+        .column("due_at")
+        .from(table::named(tx, Table::Scheduled))
+        .and_where(Expr::col("event_id").eq(uuid_value(backend, event_id)));
+    let row = tx
+        .query_one(&scheduled)
+        .await
+        .map_err(|source| Error::db("look at the schedule", source))?;
+    Ok(match row {
+        Some(row) => {
+            let due_at = read_time(&row, backend, "due_at")?;
+            Error::new(
+                ErrorKind::NotFound,
+                format!("event {event_id} is scheduled for {due_at}; it enters the outbox then"),
+            )
+        }
+        None => Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here")),
+    })
 }
 
 /// What holds things up, most pressing first; empty when all is well.
@@ -197,7 +246,10 @@ pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
     for transaction in store.open_transactions().await? {
         reasons.extend(reason_of_transaction(&transaction));
     }
-    let letters = Selection { state: Some("dead"), ..Selection::default() };
+    let letters = Selection {
+        state: Some("dead"),
+        ..Selection::default()
+    };
     for letter in dead::list(store.db(), &letters, None, 5).await? {
         reasons.push(reason_of_letter(&letter));
     }
@@ -205,10 +257,19 @@ pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
 }
 
 fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
-    let reason = |what: &str, says: String, next: String| Reason { what: what.to_owned(), who: route.route.clone(), says, next };
+    let reason = |what: &str, says: String, next: String| Reason {
+        what: what.to_owned(),
+        who: route.route.clone(),
+        says,
+        next,
+    };
     let mut reasons = Vec::new();
     if route.is_paused {
-        reasons.push(reason("paused", "an operator paused the route".into(), format!("postroom resume {}", route.route)));
+        reasons.push(reason(
+            "paused",
+            "an operator paused the route".into(),
+            format!("postroom resume {}", route.route),
+        ));
     }
     if !route.is_leased && route.backlog > 0 {
         reasons.push(reason(
@@ -220,14 +281,23 @@ fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
     if route.held > 0 {
         reasons.push(reason(
             "held",
-            format!("{} keys are held by a dead letter, {} entries wait", route.held, route.waiting),
+            format!(
+                "{} keys are held by a dead letter, {} entries wait",
+                route.held, route.waiting
+            ),
             format!("postroom dead list --route {}, then retry or discard", route.route),
         ));
     } else if route.retrying > 0 {
         reasons.push(reason(
             "key",
-            format!("{} entries wait for their retry, {} behind them", route.retrying, route.waiting),
-            format!("postroom status --route {}: they are retried by themselves", route.route),
+            format!(
+                "{} entries wait for their retry, {} behind them",
+                route.retrying, route.waiting
+            ),
+            format!(
+                "postroom status --route {}: they are retried by themselves",
+                route.route
+            ),
         ));
     }
     reasons
@@ -250,8 +320,17 @@ fn reason_of_letter(letter: &DeadLetter) -> Reason {
     Reason {
         what: "dead".into(),
         who: letter.route.clone(),
-        says: format!("{} of {} was given up after {} attempts: {}", letter.entry.event.event_type, letter.entry.event.key(), letter.attempts, letter.error),
-        next: format!("postroom dead show {0}; postroom dead retry {0} or discard {0} --reason …", letter.dead_id),
+        says: format!(
+            "{} of {} was given up after {} attempts: {}",
+            letter.entry.event.event_type,
+            letter.entry.event.key(),
+            letter.attempts,
+            letter.error
+        ),
+        next: format!(
+            "postroom dead show {0}; postroom dead retry {0} or discard {0} --reason …",
+            letter.dead_id
+        ),
     }
 }
 
@@ -259,12 +338,25 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
-        .columns(["route", "shard", "position", "epoch", "owner", "expires_at", "is_paused", "settled_at", "delivered"])
+        .columns([
+            "route",
+            "shard",
+            "position",
+            "epoch",
+            "owner",
+            "expires_at",
+            "is_paused",
+            "settled_at",
+            "delivered",
+        ])
         .expr_as(db_now(backend), "now")
         .from(table::named(tx, Table::Cursor))
         .order_by("route", Order::Asc)
         .order_by("shard", Order::Asc);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read the routes", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read the routes", source))?;
     rows.iter()
         .map(|row| {
             let now = read_time(row, backend, "now")?;
@@ -291,7 +383,12 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
 
 async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
     for (route, shard, state, rows) in count_states(tx, Table::Parked).await? {
-        let Some(status) = routes.iter_mut().find(|status| status.route == route && status.shard == shard) else { continue };
+        let Some(status) = routes
+            .iter_mut()
+            .find(|status| status.route == route && status.shard == shard)
+        else {
+            continue;
+        };
         match state.as_str() {
             "retry" => status.retrying = rows,
             "held" => status.held = rows,
@@ -303,7 +400,10 @@ async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> R
 
 async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
     for (route, shard, state, rows) in count_states(tx, Table::Failed).await? {
-        if let Some(status) = routes.iter_mut().find(|status| status.route == route && status.shard == shard && state == "dead") {
+        if let Some(status) = routes
+            .iter_mut()
+            .find(|status| status.route == route && status.shard == shard && state == "dead")
+        {
             status.dead = rows;
         }
     }
@@ -317,7 +417,10 @@ async fn count_states(tx: &DatabaseTransaction, table: Table) -> Result<Vec<(Str
         .expr_as(Expr::cust("count(*)"), "entries")
         .from(table::named(tx, table))
         .group_by_columns(["route", "shard", "state"]);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("count entries that wait", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("count entries that wait", source))?;
     rows.iter()
         .map(|row| {
             Ok((
@@ -332,8 +435,13 @@ async fn count_states(tx: &DatabaseTransaction, table: Table) -> Result<Vec<(Str
 
 async fn count(tx: &DatabaseTransaction, table: Table) -> Result<u64> {
     let mut select = Query::select();
-    select.expr_as(Expr::cust("count(*)"), "entries").from(table::named(tx, table));
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("count rows", source))?;
+    select
+        .expr_as(Expr::cust("count(*)"), "entries")
+        .from(table::named(tx, table));
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("count rows", source))?;
     let entries: i64 = row.map_or(Ok(0), |row| row.try_get("", "entries"))?;
     Ok(u64::try_from(entries).unwrap_or(0))
 }
@@ -342,8 +450,14 @@ async fn now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select.expr_as(db_now(backend), "now");
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("read the database's clock", source))?;
-    row.map_or_else(|| Err(Error::new(ErrorKind::Failed, "the database has no clock")), |row| read_time(&row, backend, "now"))
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("read the database's clock", source))?;
+    row.map_or_else(
+        || Err(Error::new(ErrorKind::Failed, "the database has no clock")),
+        |row| read_time(&row, backend, "now"),
+    )
 }
 
 async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<Option<Entry>> {
@@ -357,7 +471,10 @@ async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<
         .from(table::named(tx, table))
         .and_where(Expr::col("event_id").eq(uuid_value(backend, event_id)))
         .limit(1);
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("look for an event", source))?;
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("look for an event", source))?;
     row.map(|row| read_entry(&row, backend, "id")).transpose()
 }
 
@@ -369,7 +486,10 @@ async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Resul
         .columns(["route", "state", "attempts", "error"])
         .from(table::named(tx, table))
         .and_where(Expr::col("event_id").eq(uuid_value(tx.get_database_backend(), event_id)));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look where an event waits", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("look where an event waits", source))?;
     rows.iter()
         .map(|row| {
             let state: String = row.try_get("", "state")?;
@@ -384,14 +504,24 @@ async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Resul
         .collect()
 }
 
-async fn handled(tx: &DatabaseTransaction, routes: &[RouteStatus], event_id: Uuid) -> Result<HashMap<String, OffsetDateTime>> {
-    let keys: Vec<String> = routes.iter().map(|route| format!("{}:{event_id}", route.route)).collect();
+async fn handled(
+    tx: &DatabaseTransaction,
+    routes: &[RouteStatus],
+    event_id: Uuid,
+) -> Result<HashMap<String, OffsetDateTime>> {
+    let keys: Vec<String> = routes
+        .iter()
+        .map(|route| format!("{}:{event_id}", route.route))
+        .collect();
     let mut select = Query::select();
     select
         .columns(["idempotency_key", "handled_at"])
         .from(table::named(tx, Table::Handled))
         .and_where(Expr::col("idempotency_key").is_in(keys));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("look into the inbox", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("look into the inbox", source))?;
     rows.iter()
         .map(|row| {
             let key: String = row.try_get("", "idempotency_key")?;

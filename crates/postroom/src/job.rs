@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use sea_orm::ConnectionTrait;
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use serde::Serialize;
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -79,7 +79,11 @@ impl Job {
     /// Removes delivered entries older than `keep`, in small batches; with `archive`, into `audit_events`.
     pub fn retention(keep: Duration, archive: bool) -> Self {
         Self::every("retention", Duration::from_secs(60), move |outbox| async move {
-            let prune = Prune { keep, batch: BATCH, archive };
+            let prune = Prune {
+                keep,
+                batch: BATCH,
+                archive,
+            };
             let mut removed = 0;
             loop {
                 let batch = outbox.prune(&prune).await?;
@@ -108,7 +112,10 @@ impl Job {
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("name", &self.name).field("when", &self.when).finish_non_exhaustive()
+        f.debug_struct("Job")
+            .field("name", &self.name)
+            .field("when", &self.when)
+            .finish_non_exhaustive()
     }
 }
 
@@ -165,7 +172,10 @@ impl JobRunner {
         let begun = Instant::now();
         let outcome = match tokio::time::timeout(job.timeout, (job.work)(Arc::clone(&self.outbox))).await {
             Ok(outcome) => outcome,
-            Err(_elapsed) => Err(Error::new(ErrorKind::Failed, format!("the job took longer than its {:?}", job.timeout))),
+            Err(_elapsed) => Err(Error::new(
+                ErrorKind::Failed,
+                format!("the job took longer than its {:?}", job.timeout),
+            )),
         };
         let did = *outcome.as_ref().unwrap_or(&0);
         self.finish(job, begun.elapsed(), outcome).await?;
@@ -181,7 +191,9 @@ impl JobRunner {
             .columns(["name"])
             .values_panic([job.name.as_str().into()])
             .on_conflict(OnConflict::column("name").do_nothing_on(["name"]).to_owned());
-        tx.execute(&insert).await.map_err(|source| Error::db("register a job", source))?;
+        tx.execute(&insert)
+            .await
+            .map_err(|source| Error::db("register a job", source))?;
         let mut update = Query::update();
         update
             .table(table::named(&tx, Table::Job))
@@ -189,8 +201,15 @@ impl JobRunner {
             .value("claimed_until", db_now_plus(backend, job.timeout))
             .and_where(Expr::col("name").eq(job.name.as_str()))
             .and_where(Expr::col("next_at").lte(db_now(backend)))
-            .and_where(Expr::col("claimed_until").is_null().or(Expr::col("claimed_until").lt(db_now(backend))));
-        let claimed = tx.execute(&update).await.map_err(|source| Error::db("claim a job", source))?;
+            .and_where(
+                Expr::col("claimed_until")
+                    .is_null()
+                    .or(Expr::col("claimed_until").lt(db_now(backend))),
+            );
+        let claimed = tx
+            .execute(&update)
+            .await
+            .map_err(|source| Error::db("claim a job", source))?;
         tx.commit().await?;
         Ok(claimed.rows_affected() == 1)
     }
@@ -221,7 +240,9 @@ impl JobRunner {
             .value("last_error", error)
             .and_where(Expr::col("name").eq(job.name.as_str()))
             .and_where(Expr::col("owner").eq(self.owner.as_str()));
-        tx.execute(&update).await.map_err(|source| Error::db("write down how a job went", source))?;
+        tx.execute(&update)
+            .await
+            .map_err(|source| Error::db("write down how a job went", source))?;
         tx.commit().await?;
         Ok(())
     }
@@ -252,7 +273,10 @@ pub(crate) async fn statuses(tx: &sea_orm::DatabaseTransaction) -> Result<Vec<Jo
         .columns(["name", "runs", "failures", "last_at", "last_ms", "last_error"])
         .from(table::named(tx, Table::Job))
         .order_by("name", sea_orm::sea_query::Order::Asc);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read jobs", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read jobs", source))?;
     rows.iter()
         .map(|row| {
             Ok(JobStatus {

@@ -53,7 +53,10 @@ enum Fate {
 impl Judge<'_> {
     /// Judges entries read from the log. `blocked` lanes were not sent; the others carry a receipt.
     pub(crate) fn page(&self, entries: &[(&Entry, Option<Receipt>)], blocked: &Lanes) -> Settlement {
-        let mut settlement = Settlement { down: self.down(entries), ..Settlement::default() };
+        let mut settlement = Settlement {
+            down: self.down(entries),
+            ..Settlement::default()
+        };
         if settlement.down.is_some() {
             return settlement;
         }
@@ -78,7 +81,10 @@ impl Judge<'_> {
                 }
                 // Not sent although its lane is free: the one before it was given up. It goes first next time.
                 Some(Receipt::Held | Receipt::Delivered) | None => {
-                    settlement.park.push(Parked { state: Parking::Retry, ..waiting(entry) });
+                    settlement.park.push(Parked {
+                        state: Parking::Retry,
+                        ..waiting(entry)
+                    });
                     still.insert(lane);
                 }
             }
@@ -109,7 +115,10 @@ impl Judge<'_> {
             match fate {
                 Fate::Retry(row) => settlement.change.push(row),
                 Fate::Dead(row) if self.route.dead == Dead::Hold => {
-                    settlement.change.push(Parked { state: Parking::Held, ..row.clone() });
+                    settlement.change.push(Parked {
+                        state: Parking::Held,
+                        ..row.clone()
+                    });
                     settlement.dead.push(row);
                 }
                 Fate::Dead(row) => {
@@ -148,7 +157,11 @@ impl Judge<'_> {
         // An attempt that does not count against `attempts_max` is judged as the first, by age alone.
         let tried = if counts { attempts } else { 0 };
         match self.route.retry.judge(tried, row.entry.created_at, self.now, self.roll) {
-            Verdict::RetryAfter(delay) if !is_final => Fate::Retry(Parked { state: Parking::Retry, delay, ..row }),
+            Verdict::RetryAfter(delay) if !is_final => Fate::Retry(Parked {
+                state: Parking::Retry,
+                delay,
+                ..row
+            }),
             Verdict::RetryAfter(_) | Verdict::Dead => Fate::Dead(row),
         }
     }
@@ -162,7 +175,10 @@ impl Judge<'_> {
             Fate::Dead(row) => {
                 if self.route.dead == Dead::Hold {
                     still.insert(lane);
-                    settlement.park.push(Parked { state: Parking::Held, ..row.clone() });
+                    settlement.park.push(Parked {
+                        state: Parking::Held,
+                        ..row.clone()
+                    });
                 }
                 settlement.dead.push(row);
             }
@@ -182,7 +198,10 @@ fn fresh(entry: &Entry) -> Parked {
 }
 
 fn waiting(entry: &Entry) -> Parked {
-    Parked { state: Parking::Wait, ..fresh(entry) }
+    Parked {
+        state: Parking::Wait,
+        ..fresh(entry)
+    }
 }
 
 #[cfg(test)]
@@ -223,7 +242,11 @@ mod tests {
 
     fn entry(id: i64, key: &str) -> Entry {
         let payload = RawValue::from_string("1".into()).unwrap();
-        Entry { id, event: Event::new("t", "k", key, payload).unwrap(), created_at: NOW }
+        Entry {
+            id,
+            event: Event::new("t", "k", key, payload).unwrap(),
+            created_at: NOW,
+        }
     }
 
     /// `a1+` is key a, delivered; `-` refused, `!` rejected, `.` held, `?` unavailable, ` ` not sent. The answer reads: settled,
@@ -245,9 +268,19 @@ mod tests {
             })
             .collect();
         let blocked: Lanes = blocked.iter().map(|key| route.ordering.lane(&entry(0, key))).collect();
-        let judged: Vec<(&Entry, Option<Receipt>)> = entries.iter().map(|(entry, receipt)| (entry, receipt.clone())).collect();
-        let settlement = Judge { route, now: NOW, roll: 0.0 }.page(&judged, &blocked);
-        let mut says = settlement.down.map_or_else(|| settlement.settled.to_string(), |reason| format!("down {reason}"));
+        let judged: Vec<(&Entry, Option<Receipt>)> = entries
+            .iter()
+            .map(|(entry, receipt)| (entry, receipt.clone()))
+            .collect();
+        let settlement = Judge {
+            route,
+            now: NOW,
+            roll: 0.0,
+        }
+        .page(&judged, &blocked);
+        let mut says = settlement
+            .down
+            .map_or_else(|| settlement.settled.to_string(), |reason| format!("down {reason}"));
         for row in &settlement.park {
             says += &format!(" {}{}", row.entry.id, format!("{:?}", row.state).to_lowercase());
         }
@@ -277,14 +310,34 @@ mod tests {
 
     #[test]
     fn a_strict_route_stops_at_what_it_could_not_deliver() {
-        check(&route(Ordering::Strict, Dead::Skip, 3), &[], &["a+", "b-", "c.", "d."], "2 2retry");
-        check(&route(Ordering::Strict, Dead::Skip, 1), &[], &["a+", "b-", "c.", "d."], "2 †2");
-        check(&route(Ordering::Strict, Dead::Hold, 1), &[], &["a+", "b-", "c."], "2 2held †2");
+        check(
+            &route(Ordering::Strict, Dead::Skip, 3),
+            &[],
+            &["a+", "b-", "c.", "d."],
+            "2 2retry",
+        );
+        check(
+            &route(Ordering::Strict, Dead::Skip, 1),
+            &[],
+            &["a+", "b-", "c.", "d."],
+            "2 †2",
+        );
+        check(
+            &route(Ordering::Strict, Dead::Hold, 1),
+            &[],
+            &["a+", "b-", "c."],
+            "2 2held †2",
+        );
     }
 
     #[test]
     fn without_order_each_entry_waits_alone() {
-        check(&route(Ordering::None, Dead::Skip, 3), &[], &["a-", "a+", "a-"], "3 1retry 3retry");
+        check(
+            &route(Ordering::None, Dead::Skip, 3),
+            &[],
+            &["a-", "a+", "a-"],
+            "3 1retry 3retry",
+        );
     }
 
     #[test]
@@ -298,9 +351,17 @@ mod tests {
     #[test]
     fn an_entry_too_old_to_wait_for_its_destination_dies_after_one_try() {
         let route = route(Ordering::Strict, Dead::Skip, 100);
-        let old = Entry { created_at: NOW - Duration::from_secs(3601), ..entry(1, "a") };
+        let old = Entry {
+            created_at: NOW - Duration::from_secs(3601),
+            ..entry(1, "a")
+        };
         let judged = [(&old, Some(Receipt::Unavailable("away".into())))];
-        let settlement = Judge { route: &route, now: NOW, roll: 0.0 }.page(&judged, &Lanes::new());
+        let settlement = Judge {
+            route: &route,
+            now: NOW,
+            roll: 0.0,
+        }
+        .page(&judged, &Lanes::new());
         assert_eq!((settlement.settled, settlement.dead.len()), (1, 1));
     }
 
@@ -308,9 +369,22 @@ mod tests {
     fn a_retried_entry_leaves_stays_or_dies() {
         let check = |dead: Dead, attempts: u32, receipt: Receipt, expected: (usize, usize, usize, usize)| {
             let route = route(Ordering::Key, dead, 3);
-            let row = Parked { attempts, ..fresh(&entry(7, "a")) };
-            let done = Judge { route: &route, now: NOW, roll: 0.0 }.retried(&[(&row, receipt.clone())]);
-            let counts = (done.unpark.len(), done.change.len(), done.dead.len(), done.promote.len());
+            let row = Parked {
+                attempts,
+                ..fresh(&entry(7, "a"))
+            };
+            let done = Judge {
+                route: &route,
+                now: NOW,
+                roll: 0.0,
+            }
+            .retried(&[(&row, receipt.clone())]);
+            let counts = (
+                done.unpark.len(),
+                done.change.len(),
+                done.dead.len(),
+                done.promote.len(),
+            );
             assert_eq!(counts, expected, "{dead:?} {attempts} {receipt:?}");
         };
         check(Dead::Skip, 1, Receipt::Delivered, (1, 0, 0, 1));

@@ -26,19 +26,30 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(outbox: Arc<dyn Outbox>, owner: String, ttl: Duration) -> Self {
-        Self { outbox, owner, ttl, slots: HashMap::new() }
+        Self {
+            outbox,
+            owner,
+            ttl,
+            slots: HashMap::new(),
+        }
     }
 
     /// A shard to keep the lease of, and how its line hears of it.
     pub(crate) fn slot(&mut self, shard: Shard) -> watch::Receiver<Option<Lease>> {
-        self.slots.entry(shard).or_insert_with(|| watch::Sender::new(None)).subscribe()
+        self.slots
+            .entry(shard)
+            .or_insert_with(|| watch::Sender::new(None))
+            .subscribe()
     }
 
     /// Keeps leases until `stop`. Whoever calls it ends the lines first and then calls [`Keeper::release`].
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             self.round().await.unwrap_or_else(|error| {
-                tracing::warn!(error = error.report(), "leases could not be renewed; lines stop when theirs run out");
+                tracing::warn!(
+                    error = error.report(),
+                    "leases could not be renewed; lines stop when theirs run out"
+                );
             });
             stop.run_until_cancelled(tokio::time::sleep(self.pause())).await;
         }
@@ -65,9 +76,14 @@ impl Keeper {
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
         for holder in holders {
-            let Some(slot) = self.slots.get(&holder.shard) else { continue };
+            let Some(slot) = self.slots.get(&holder.shard) else {
+                continue;
+            };
             if holder.owner.as_deref() == Some(self.owner.as_str()) {
-                slot.send_replace(Some(Lease { epoch: holder.epoch, deadline }));
+                slot.send_replace(Some(Lease {
+                    epoch: holder.epoch,
+                    deadline,
+                }));
             } else {
                 slot.send_if_modified(|lease| lease.take().is_some());
                 self.take(&holder, slot).await?;

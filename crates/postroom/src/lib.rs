@@ -38,13 +38,13 @@ pub mod table;
 mod vitals;
 
 pub use cause::{HOPS_MAX, TRACEPARENT};
+pub use destination::{Batch, Destination, Receipt};
 pub use emit::{append, cancel, emit, emit_at, schedule};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{
     CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,
     TYPE_BYTES_MAX, parse_payload,
 };
-pub use destination::{Batch, Destination, Receipt};
 pub use job::{Job, JobStatus, When};
 pub use migration::Migration;
 pub use outbox::{Entry, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Position, Prune, Pulse};
@@ -52,5 +52,7 @@ pub use parked::{Parked, Parking};
 pub use relay::Relay;
 pub use retry::{Delays, Retry, Verdict};
 pub use route::{Dead, Filter, Lane, Ordering, Route, Start, To};
+/// The transaction a handler works in.
+pub use sea_orm::DatabaseTransaction;
 pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
 pub use vitals::{Line as LineVitals, Vitals};

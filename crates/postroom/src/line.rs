@@ -157,7 +157,9 @@ impl Line {
             settled_at: Instant::now(),
             lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
             parked: parked::count(&tx, &self.shard).await?,
-            next_due: parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait),
+            next_due: parked::due_in(&tx, &self.shard)
+                .await?
+                .map(|wait| Instant::now() + wait),
             is_paused: cursor.is_paused,
             signal,
             probing: false,
@@ -169,7 +171,9 @@ impl Line {
 
     /// Sleeps until there may be something to do.
     async fn wait(&mut self, work: Option<&Work>, stop: &CancellationToken) {
-        let lazy = work.filter(|work| work.position != work.settled).map(|work| work.settled_at + LAZY_SETTLE);
+        let lazy = work
+            .filter(|work| work.position != work.settled)
+            .map(|work| work.settled_at + LAZY_SETTLE);
         let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
         let until = lazy.into_iter().chain(due).min();
         let sleep = async {
@@ -206,7 +210,11 @@ impl Line {
         }
         work.retried = false;
         let turn = self.read_on(work).await?;
-        Ok(if is_due && matches!(turn, Turn::Idle) { Turn::Moved } else { turn })
+        Ok(if is_due && matches!(turn, Turn::Idle) {
+            Turn::Moved
+        } else {
+            turn
+        })
     }
 
     /// The next slice of the log, unless what is parked stands in its way.
@@ -227,8 +235,11 @@ impl Line {
 
     /// Delivers what the slice has for this shard and settles it.
     async fn advance(&self, work: &mut Work, slice: &Slice) -> Result<Turn> {
-        let entries: Vec<&Entry> =
-            slice.entries().iter().filter(|entry| self.route.takes(self.shard.number, entry)).collect();
+        let entries: Vec<&Entry> = slice
+            .entries()
+            .iter()
+            .filter(|entry| self.route.takes(self.shard.number, entry))
+            .collect();
         if entries.is_empty() {
             work.position = slice.next();
             self.settle_lazily(work, LAZY_SETTLE).await?;
@@ -264,7 +275,12 @@ impl Line {
     ) -> Result<()> {
         let parked = settlement.park.len() as u64;
         let delivered = settlement.delivered;
-        let soonest = settlement.park.iter().filter(|row| row.state == Parking::Retry).map(|row| row.delay).min();
+        let soonest = settlement
+            .park
+            .iter()
+            .filter(|row| row.state == Parking::Retry)
+            .map(|row| row.delay)
+            .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
         settle(&tx, &self.shard, work.epoch, position, settlement).await?;
         commit(tx).await?;
@@ -286,7 +302,9 @@ impl Line {
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
         let tx = table::begin(self.feed.outbox().db()).await?;
         let mut due = parked::due(&tx, &self.shard, self.route.ordering, DUE_MAX).await?;
-        work.next_due = parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait);
+        work.next_due = parked::due_in(&tx, &self.shard)
+            .await?
+            .map(|wait| Instant::now() + wait);
         tx.commit().await?;
         if work.probing {
             due.truncate(1);
@@ -305,7 +323,9 @@ impl Line {
         let settlement = self.judge().retried(&judged);
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
         let freed = settle(&tx, &self.shard, work.epoch, work.position, settlement).await?;
-        work.next_due = parked::due_in(&tx, &self.shard).await?.map(|wait| Instant::now() + wait);
+        work.next_due = parked::due_in(&tx, &self.shard)
+            .await?
+            .map(|wait| Instant::now() + wait);
         if self.route.ordering == Ordering::Strict {
             work.lanes = parked::lanes(&tx, &self.shard, self.route.ordering).await?;
         }
@@ -327,9 +347,15 @@ impl Line {
         match &self.route.to {
             To::Subscriber(subscriber) if !send.is_empty() => subscriber.handle(db, send).await,
             To::Destination(destination) if !send.is_empty() => {
-                let batch = Batch { entries: send, ordering: self.route.ordering };
+                let batch = Batch {
+                    entries: send,
+                    ordering: self.route.ordering,
+                };
                 let mut receipts = destination.deliver(&batch).await;
-                receipts.resize(send.len(), Receipt::Unavailable("the destination gave no receipt".to_owned()));
+                receipts.resize(
+                    send.len(),
+                    Receipt::Unavailable("the destination gave no receipt".to_owned()),
+                );
                 Ok((receipts, table::begin(db).await?))
             }
             To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin(db).await?)),
@@ -349,7 +375,11 @@ impl Line {
     }
 
     fn judge(&self) -> Judge<'_> {
-        Judge { route: &self.route, now: clock::now(), roll: rand::random() }
+        Judge {
+            route: &self.route,
+            now: clock::now(),
+            roll: rand::random(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Numbered migrations: applied once, in order, by one process at a time, and never edited after release.
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement};
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -57,7 +57,10 @@ async fn up_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration], migrat
         return Ok(false);
     }
     tx.execute_unprepared(migration.up).await.map_err(|source| {
-        Error::db(format!("migrate {owner} up to {:04}_{}", migration.number, migration.name), source)
+        Error::db(
+            format!("migrate {owner} up to {:04}_{}", migration.number, migration.name),
+            source,
+        )
     })?;
     record(tx, owner, migration).await?;
     Ok(true)
@@ -71,7 +74,10 @@ async fn down_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration]) -> R
     };
     forget(tx, owner, newest.number).await?;
     tx.execute_unprepared(newest.down).await.map_err(|source| {
-        Error::db(format!("migrate {owner} down from {:04}_{}", newest.number, newest.name), source)
+        Error::db(
+            format!("migrate {owner} down from {:04}_{}", newest.number, newest.name),
+            source,
+        )
     })?;
     Ok(Some(*newest))
 }
@@ -81,54 +87,86 @@ pub async fn pending(db: &DatabaseConnection, owner: &str, all: &[Migration]) ->
     prepare(db).await?;
     let known = recorded(db, owner).await?;
     refuse_newer(owner, &known, all)?;
-    Ok(all.iter().filter(|migration| !known.contains(&migration.number)).copied().collect())
+    Ok(all
+        .iter()
+        .filter(|migration| !known.contains(&migration.number))
+        .copied()
+        .collect())
+}
+
+/// Everything as one script for a migration tool of the user's own; it records what it does, so that [`up`] knows.
+pub fn script(backend: DbBackend, owners: &[(&str, &[Migration])]) -> String {
+    // The clients of MySQL and MariaDB would otherwise end a procedure at its first semicolon.
+    let (table, begin, end) = match backend {
+        DbBackend::Postgres => ("postroom.migration", "", ""),
+        DbBackend::MySql => ("postroom_migration", "delimiter $$\n", "\n$$\ndelimiter ;"),
+        _ => ("postroom_migration", "", ""),
+    };
+    let mut script = format!("-- Which migrations are applied.\n{};\n\n", record_table(backend));
+    for (owner, all) in owners {
+        for migration in *all {
+            let Migration { number, name, up, .. } = migration;
+            let up = up.trim_end();
+            script.push_str(&format!("-- {owner} {number:04}_{name}\n{begin}{up}{end}\n"));
+            script.push_str(&format!(
+                "insert into {table} (owner, number, name) values ('{owner}', {number}, '{name}');\n\n"
+            ));
+        }
+    }
+    script
 }
 
 async fn prepare(db: &DatabaseConnection) -> Result<()> {
-    // The schema itself is taken care of one statement at a time: PostgreSQL races on "if not exists" otherwise.
-    let statements: &[&str] = match db.get_database_backend() {
-        DbBackend::Postgres => &[
-            "do $$ begin
-               if to_regclass('postroom.migration') is null then
-                 perform pg_advisory_xact_lock(7382914);
-                 create schema if not exists postroom;
-                 create table if not exists postroom.migration (
-                   owner text not null, number int not null, name text not null,
-                   applied_at timestamptz not null default now(), primary key (owner, number));
-               end if;
-             end $$",
-        ],
-        DbBackend::MySql => &["create table if not exists postroom_migration (
-               owner varchar(100) not null, number int not null, name varchar(200) not null,
-               applied_at datetime(6) not null default utc_timestamp(6), primary key (owner, number)) engine=InnoDB"],
-        _ => &["create table if not exists postroom_migration (
-               owner text not null, number integer not null, name text not null,
-               applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), primary key (owner, number))"],
-    };
-    for statement in statements {
-        db.execute_unprepared(statement)
-            .await
-            .map_err(|source| Error::db("prepare the migration table", source))?;
-    }
+    db.execute_unprepared(record_table(db.get_database_backend()))
+        .await
+        .map_err(|source| Error::db("prepare the migration table", source))?;
     Ok(())
+}
+
+fn record_table(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => include_str!("../sql/migration.postgres.sql"),
+        DbBackend::MySql => include_str!("../sql/migration.mysql.sql"),
+        _ => include_str!("../sql/migration.sqlite.sql"),
+    }
+    .trim_end()
 }
 
 /// One migrator at a time. SQLite's immediate transaction is the lock itself; MySQL commits at every DDL statement, so its
 /// lock belongs to the session and must be given back.
 async fn lock(tx: &DatabaseTransaction) -> Result<()> {
-    let statement = match tx.get_database_backend() {
-        DbBackend::Postgres => "lock table postroom.migration in exclusive mode",
-        DbBackend::MySql => "do get_lock(concat('postroom.migration.', database()), 60)",
-        _ => return Ok(()),
-    };
-    tx.execute_unprepared(statement).await.map_err(|source| Error::db("wait for other migrators", source))?;
+    let doing = |source| Error::db("wait for other migrators", source);
+    match tx.get_database_backend() {
+        DbBackend::Postgres => {
+            tx.execute_unprepared("lock table postroom.migration in exclusive mode")
+                .await
+                .map_err(doing)?;
+        }
+        DbBackend::MySql => {
+            let sql = "select get_lock(concat('postroom.migration.', database()), 60) = 1 as is_locked";
+            let row = tx
+                .query_one_raw(Statement::from_string(DbBackend::MySql, sql))
+                .await
+                .map_err(doing)?;
+            let is_locked: Option<i32> = row.map_or(Ok(None), |row| row.try_get("", "is_locked"))?;
+            if is_locked != Some(1) {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    "another process has been migrating this database for a minute",
+                ));
+            }
+        }
+        _ => {}
+    }
     Ok(())
 }
 
 async fn unlock(tx: &DatabaseTransaction) -> Result<()> {
     if tx.get_database_backend() == DbBackend::MySql {
         let statement = "do release_lock(concat('postroom.migration.', database()))";
-        tx.execute_unprepared(statement).await.map_err(|source| Error::db("let other migrators go on", source))?;
+        tx.execute_unprepared(statement)
+            .await
+            .map_err(|source| Error::db("let other migrators go on", source))?;
     }
     Ok(())
 }
@@ -139,7 +177,10 @@ async fn recorded(db: &impl ConnectionTrait, owner: &str) -> Result<Vec<i32>> {
         .column("number")
         .from(table::named(db, Table::Migration))
         .and_where(Expr::col("owner").eq(owner));
-    let rows = db.query_all(&select).await.map_err(|source| Error::db("read which migrations are applied", source))?;
+    let rows = db
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read which migrations are applied", source))?;
     rows.iter().map(|row| Ok(row.try_get("", "number")?)).collect()
 }
 
@@ -163,7 +204,9 @@ async fn record(tx: &DatabaseTransaction, owner: &str, migration: &Migration) ->
         .into_table(table::named(tx, Table::Migration))
         .columns(["owner", "number", "name"])
         .values_panic([owner.into(), migration.number.into(), migration.name.into()]);
-    tx.execute(&insert).await.map_err(|source| Error::db("record a migration", source))?;
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("record a migration", source))?;
     Ok(())
 }
 
@@ -173,6 +216,8 @@ async fn forget(tx: &DatabaseTransaction, owner: &str, number: i32) -> Result<()
         .from_table(table::named(tx, Table::Migration))
         .and_where(Expr::col("owner").eq(owner))
         .and_where(Expr::col("number").eq(number));
-    tx.execute(&delete).await.map_err(|source| Error::db("forget a migration", source))?;
+    tx.execute(&delete)
+        .await
+        .map_err(|source| Error::db("forget a migration", source))?;
     Ok(())
 }

@@ -107,7 +107,10 @@ impl FromStr for Position {
         let mut numbers = text.split(':').map(str::parse::<i64>);
         match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
             (Some(Ok(from)), Some(Ok(to)), Some(Ok(id)), None) => Ok(Self { from, to, id }),
-            _ => Err(Error::new(ErrorKind::Failed, format!("{text:?} is not a position of the outbox"))),
+            _ => Err(Error::new(
+                ErrorKind::Failed,
+                format!("{text:?} is not a position of the outbox"),
+            )),
         }
     }
 }
@@ -176,7 +179,11 @@ mod tests {
 
     #[test]
     fn a_position_survives_being_written_down() {
-        let position = Position { from: 7, to: 9, id: 1_000_000 };
+        let position = Position {
+            from: 7,
+            to: 9,
+            id: 1_000_000,
+        };
         assert_eq!(position.to_string().parse::<Position>().unwrap(), position);
         assert!("7:9".parse::<Position>().is_err());
         assert!("a:b:c".parse::<Position>().is_err());

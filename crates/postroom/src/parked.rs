@@ -68,30 +68,48 @@ pub struct Parked {
 /// Parks entries. One that is parked already keeps its row.
 pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
     let backend = tx.get_database_backend();
-    let columns = ["route", "shard", "id", "created_at", "state", "attempts", "next_at", "error", "failed_at", "origin"];
+    let columns = [
+        "route",
+        "shard",
+        "id",
+        "created_at",
+        "state",
+        "attempts",
+        "next_at",
+        "error",
+        "failed_at",
+        "origin",
+    ];
     for rows in parked.chunks(ROWS_MAX) {
         let mut insert = Query::insert();
-        insert.into_table(table::named(tx, Table::Parked)).columns(EVENT_COLUMNS.into_iter().chain(columns));
+        insert
+            .into_table(table::named(tx, Table::Parked))
+            .columns(EVENT_COLUMNS.into_iter().chain(columns));
         for row in rows {
             let next_at = match row.state {
                 Parking::Retry => db_now_plus(backend, row.delay),
                 Parking::Wait | Parking::Held => Expr::cust("null"),
             };
-            insert.values_panic(event_values(backend, &row.entry.event)?.into_iter().chain([
-                shard.route.as_str().into(),
-                number(shard).into(),
-                row.entry.id.into(),
-                Expr::val(stamp(backend, row.entry.created_at)),
-                row.state.name().into(),
-                i32::try_from(row.attempts).unwrap_or(i32::MAX).into(),
-                next_at,
-                row.error.clone().into(),
-                row.failed_at.map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
-                origin.into(),
-            ]));
+            insert.values_panic(
+                event_values(backend, &row.entry.event)?.into_iter().chain([
+                    shard.route.as_str().into(),
+                    number(shard).into(),
+                    row.entry.id.into(),
+                    Expr::val(stamp(backend, row.entry.created_at)),
+                    row.state.name().into(),
+                    i32::try_from(row.attempts).unwrap_or(i32::MAX).into(),
+                    next_at,
+                    row.error.clone().into(),
+                    row.failed_at
+                        .map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
+                    origin.into(),
+                ]),
+            );
         }
         insert.on_conflict(OnConflict::columns(["route", "id"]).do_nothing_on(["route"]).to_owned());
-        tx.execute(&insert).await.map_err(|source| Error::db("park entries", source))?;
+        tx.execute(&insert)
+            .await
+            .map_err(|source| Error::db("park entries", source))?;
     }
     Ok(())
 }
@@ -106,8 +124,13 @@ pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ord
         Ordering::Strict => rows_of(&mut select, tx, shard).limit(1),
         Ordering::Key => rows_of(&mut select, tx, shard).and_where(Expr::col("state").ne(Parking::Wait.name())),
     };
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read which keys are parked", source))?;
-    rows.iter().map(|row| Ok(ordering.lane(&read_entry(row, backend, "id")?))).collect()
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read which keys are parked", source))?;
+    rows.iter()
+        .map(|row| Ok(ordering.lane(&read_entry(row, backend, "id")?)))
+        .collect()
 }
 
 /// How many rows a shard has parked.
@@ -117,7 +140,10 @@ pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard) -> Result<u64
         .expr_as(Expr::cust("count(*)"), "parked")
         .from(table::named(tx, Table::Parked))
         .and_where(of(shard));
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("count parked entries", source))?;
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("count parked entries", source))?;
     let parked: i64 = row.map_or(Ok(0), |row| row.try_get("", "parked"))?;
     Ok(u64::try_from(parked).unwrap_or(0))
 }
@@ -134,7 +160,11 @@ pub(crate) async fn due_in(tx: &DatabaseTransaction, shard: &Shard) -> Result<Op
         .and_where(Expr::col("state").eq(Parking::Retry.name()))
         .order_by("next_at", Order::Asc)
         .limit(1);
-    let Some(row) = tx.query_one(&select).await.map_err(|source| Error::db("read when a retry is due", source))? else {
+    let Some(row) = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("read when a retry is due", source))?
+    else {
         return Ok(None);
     };
     let (next_at, now) = (read_time(&row, backend, "next_at")?, read_time(&row, backend, "now")?);
@@ -142,7 +172,12 @@ pub(crate) async fn due_in(tx: &DatabaseTransaction, shard: &Shard) -> Result<Op
 }
 
 /// Entries that are due, each followed by what waits behind it, in order; at most about `limit`.
-pub(crate) async fn due(tx: &DatabaseTransaction, shard: &Shard, ordering: Ordering, limit: u64) -> Result<Vec<Parked>> {
+pub(crate) async fn due(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    ordering: Ordering,
+    limit: u64,
+) -> Result<Vec<Parked>> {
     let backend = tx.get_database_backend();
     let mut heads = Query::select();
     rows_of(&mut heads, tx, shard)
@@ -156,7 +191,10 @@ pub(crate) async fn due(tx: &DatabaseTransaction, shard: &Shard, ordering: Order
     }
     let keys: HashSet<Key> = heads.iter().map(|head| head.entry.event.key()).collect();
     let mut select = Query::select();
-    rows_of(&mut select, tx, shard).and_where(among(keys)).order_by("id", Order::Asc).limit(limit);
+    rows_of(&mut select, tx, shard)
+        .and_where(among(keys))
+        .order_by("id", Order::Asc)
+        .limit(limit);
     let mut held = HashSet::new();
     let mut rows = read_rows(tx, &select).await?;
     // A retried dead letter may stand in front of one that holds the key: what is held, and behind it, stays.
@@ -180,7 +218,9 @@ pub(crate) async fn yield_to(tx: &DatabaseTransaction, shard: &Shard, entry: &En
         .and_where(among(HashSet::from([entry.event.key()])))
         .and_where(Expr::col("id").gt(entry.id))
         .and_where(Expr::col("state").eq(Parking::Retry.name()));
-    tx.execute(&update).await.map_err(|source| Error::db("let a retried entry go first", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("let a retried entry go first", source))?;
     Ok(())
 }
 
@@ -192,7 +232,9 @@ pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -
             .from_table(table::named(tx, Table::Parked))
             .and_where(Expr::col("route").eq(route))
             .and_where(Expr::col("id").is_in(ids.iter().copied()));
-        tx.execute(&delete).await.map_err(|source| Error::db("remove parked entries", source))?;
+        tx.execute(&delete)
+            .await
+            .map_err(|source| Error::db("remove parked entries", source))?;
     }
     Ok(())
 }
@@ -204,7 +246,9 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) 
         Parking::Retry => db_now_plus(backend, row.delay),
         Parking::Wait | Parking::Held => Expr::cust("null"),
     };
-    let failed_at = row.failed_at.map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at)));
+    let failed_at = row
+        .failed_at
+        .map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at)));
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Parked))
@@ -215,7 +259,9 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) 
         .value("failed_at", failed_at)
         .and_where(Expr::col("route").eq(route))
         .and_where(Expr::col("id").eq(row.entry.id));
-    tx.execute(&update).await.map_err(|source| Error::db("update a parked entry", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("update a parked entry", source))?;
     Ok(())
 }
 
@@ -234,10 +280,16 @@ pub(crate) async fn promote(tx: &DatabaseTransaction, shard: &Shard, keys: HashS
         .and_where(of(shard))
         .and_where(among(keys))
         .group_by_columns(["aggregate_type", "aggregate_id"]);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("find what waits next", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("find what waits next", source))?;
     let mut firsts = Vec::with_capacity(rows.len());
     for row in &rows {
-        empty.remove(&Key { aggregate_type: row.try_get("", "aggregate_type")?, aggregate_id: row.try_get("", "aggregate_id")? });
+        empty.remove(&Key {
+            aggregate_type: row.try_get("", "aggregate_type")?,
+            aggregate_id: row.try_get("", "aggregate_id")?,
+        });
         firsts.push(row.try_get::<i64>("", "first")?);
     }
     let mut update = Query::update();
@@ -248,12 +300,16 @@ pub(crate) async fn promote(tx: &DatabaseTransaction, shard: &Shard, keys: HashS
         .and_where(Expr::col("route").eq(shard.route.as_str()))
         .and_where(Expr::col("state").eq(Parking::Wait.name()))
         .and_where(Expr::col("id").is_in(firsts));
-    tx.execute(&update).await.map_err(|source| Error::db("promote what waits next", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("promote what waits next", source))?;
     Ok(empty)
 }
 
 fn of(shard: &Shard) -> Expr {
-    Expr::col("route").eq(shard.route.as_str()).and(Expr::col("shard").eq(number(shard)))
+    Expr::col("route")
+        .eq(shard.route.as_str())
+        .and(Expr::col("shard").eq(number(shard)))
 }
 
 fn among(keys: HashSet<Key>) -> Expr {
@@ -272,7 +328,10 @@ fn rows_of<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, shard:
 }
 
 async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<Parked>> {
-    let rows = tx.query_all(select).await.map_err(|source| Error::db("read parked entries", source))?;
+    let rows = tx
+        .query_all(select)
+        .await
+        .map_err(|source| Error::db("read parked entries", source))?;
     rows.iter().map(|row| read_row(tx, row)).collect()
 }
 

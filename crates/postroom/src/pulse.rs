@@ -26,7 +26,11 @@ pub(crate) struct Heart {
 
 impl Heart {
     pub(crate) fn new(outbox: Arc<dyn Outbox>, vitals: Arc<Vitals>) -> Self {
-        Self { outbox, news: watch::Sender::new(Pulse::default()), vitals }
+        Self {
+            outbox,
+            news: watch::Sender::new(Pulse::default()),
+            vitals,
+        }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Pulse> {
@@ -62,7 +66,9 @@ impl Heart {
 
     fn publish(&self, pulse: Pulse) -> bool {
         self.news.send_if_modified(|known| {
-            let is_news = pulse.head != known.head || pulse.signal != known.signal || pulse.due_in.is_some_and(|due| due.is_zero());
+            let is_news = pulse.head != known.head
+                || pulse.signal != known.signal
+                || pulse.due_in.is_some_and(|due| due.is_zero());
             *known = pulse;
             is_news
         })
@@ -79,7 +85,10 @@ fn next_wait(last: Duration, is_news: bool, pulse: Pulse) -> Duration {
         last.max(BUSY).mul_f64(1.3).min(IDLE)
     };
     // A scheduled event that comes due during the wait shortens it.
-    pulse.due_in.filter(|due| !due.is_zero()).map_or(wait, |due| wait.min(due.max(BUSY)))
+    pulse
+        .due_in
+        .filter(|due| !due.is_zero())
+        .map_or(wait, |due| wait.min(due.max(BUSY)))
 }
 
 #[cfg(test)]
@@ -90,7 +99,11 @@ mod tests {
     fn the_wait_follows_the_news() {
         let ms = Duration::from_millis;
         let check = |last: u64, is_news: bool, more: bool, due_in: Option<u64>, expected: Duration| {
-            let pulse = Pulse { more, due_in: due_in.map(ms), ..Pulse::default() };
+            let pulse = Pulse {
+                more,
+                due_in: due_in.map(ms),
+                ..Pulse::default()
+            };
             assert_eq!(next_wait(ms(last), is_news, pulse), expected);
         };
         check(750, true, true, None, Duration::ZERO);

@@ -108,9 +108,16 @@ impl Relay {
         let mut lines = JoinSet::new();
         for route in self.routes.into_iter().map(Arc::new) {
             for number in 0..route.shards {
-                let shard = Shard { route: route.name.clone(), number };
+                let shard = Shard {
+                    route: route.name.clone(),
+                    number,
+                };
                 let line = Line {
-                    name: if route.shards == 1 { route.name.clone() } else { format!("{}/{number}", route.name) },
+                    name: if route.shards == 1 {
+                        route.name.clone()
+                    } else {
+                        format!("{}/{number}", route.name)
+                    },
                     route: Arc::clone(&route),
                     lease: keeper.slot(shard.clone()),
                     shard,
@@ -121,7 +128,11 @@ impl Relay {
                 lines.spawn(line.run(stop.clone()));
             }
         }
-        let runner = JobRunner { outbox: self.outbox, owner, pulse: heart.subscribe() };
+        let runner = JobRunner {
+            outbox: self.outbox,
+            owner,
+            pulse: heart.subscribe(),
+        };
         let jobs = self.jobs.into_iter().chain([schedule::job(), replay::job()]);
         for job in jobs {
             lines.spawn(runner.clone().run(job, stop.clone()));
@@ -151,13 +162,22 @@ impl Relay {
         let mut names = HashSet::new();
         for route in &self.routes {
             if !names.insert(route.name.as_str()) {
-                return Err(Error::invalid(format!("two routes are named {:?}; progress is kept by name, so give each its own", route.name)));
+                return Err(Error::invalid(format!(
+                    "two routes are named {:?}; progress is kept by name, so give each its own",
+                    route.name
+                )));
             }
             if route.name.is_empty() || route.name.len() > 200 {
-                return Err(Error::invalid(format!("the route name {:?} must have 1 to 200 bytes", route.name)));
+                return Err(Error::invalid(format!(
+                    "the route name {:?} must have 1 to 200 bytes",
+                    route.name
+                )));
             }
             if route.shards == 0 || route.shards > 1024 {
-                return Err(Error::invalid(format!("route {:?} has {} shards; give 1 to 1024", route.name, route.shards)));
+                return Err(Error::invalid(format!(
+                    "route {:?} has {} shards; give 1 to 1024",
+                    route.name, route.shards
+                )));
             }
         }
         Ok(())

@@ -80,7 +80,15 @@ pub async fn start(db: &DatabaseConnection, replay: &Replay, actor: &str) -> Res
     let mut insert = Query::insert();
     insert
         .into_table(table::named(&tx, Table::Replay))
-        .columns(["route", "filter", "per_second", "next_id", "until_id", "again", "created_by"])
+        .columns([
+            "route",
+            "filter",
+            "per_second",
+            "next_id",
+            "until_id",
+            "again",
+            "created_by",
+        ])
         .values_panic([
             replay.route.as_str().into(),
             json_value(tx.get_database_backend(), &filter),
@@ -90,10 +98,17 @@ pub async fn start(db: &DatabaseConnection, replay: &Replay, actor: &str) -> Res
             replay.again.into(),
             actor.into(),
         ]);
-    tx.execute(&insert).await.map_err(|source| Error::db("begin a replay", source))?;
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("begin a replay", source))?;
     let mut newest = Query::select();
-    newest.expr_as(Expr::col("replay_id").max(), "replay_id").from(table::named(&tx, Table::Replay));
-    let row = tx.query_one(&newest).await.map_err(|source| Error::db("read the replay's number", source))?;
+    newest
+        .expr_as(Expr::col("replay_id").max(), "replay_id")
+        .from(table::named(&tx, Table::Replay));
+    let row = tx
+        .query_one(&newest)
+        .await
+        .map_err(|source| Error::db("read the replay's number", source))?;
     let replay_id: i64 = row.map_or(Ok(0), |row| row.try_get("", "replay_id"))?;
     let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
     audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
@@ -110,11 +125,17 @@ async fn bounds(tx: &DatabaseTransaction, range: &Range) -> Result<(i64, i64)> {
         .expr_as(Expr::col("id").max(), "last")
         .from(table::named(tx, Table::Outbox))
         .cond_where(condition(tx, range));
-    let row = tx.query_one(&select).await.map_err(|source| Error::db("look for what to replay", source))?;
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("look for what to replay", source))?;
     let first: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "first"))?;
     let last: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "last"))?;
     first.zip(last).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, "no entry of the outbox lies in this range; archived events can be read but not delivered again")
+        Error::new(
+            ErrorKind::NotFound,
+            "no entry of the outbox lies in this range; archived events can be read but not delivered again",
+        )
     })
 }
 
@@ -175,7 +196,10 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
         .expr_as(filter, "filter")
         .from(table::named(&tx, Table::Replay))
         .and_where(Expr::col("state").eq("running"));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read replays", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read replays", source))?;
     rows.iter()
         .map(|row| {
             Ok(Running {
@@ -198,10 +222,20 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
     let shards = shards(&tx, &replay.route).await?;
     let entries = next_entries(&tx, replay).await?;
     let next_id = entries.last().map_or(replay.until_id, |entry| entry.id);
-    let filter = if replay.range.types.is_empty() { Filter::all() } else { Filter::any_of(replay.range.types.clone()) };
-    let chosen: Vec<Entry> = entries.into_iter().filter(|entry| filter.matches(&entry.event.event_type)).collect();
+    let filter = if replay.range.types.is_empty() {
+        Filter::all()
+    } else {
+        Filter::any_of(replay.range.types.clone())
+    };
+    let chosen: Vec<Entry> = entries
+        .into_iter()
+        .filter(|entry| filter.matches(&entry.event.event_type))
+        .collect();
     if replay.again {
-        let keys: Vec<String> = chosen.iter().map(|entry| format!("{}:{}", replay.route, entry.event.id)).collect();
+        let keys: Vec<String> = chosen
+            .iter()
+            .map(|entry| format!("{}:{}", replay.route, entry.event.id))
+            .collect();
         inbox::forget(&tx, &keys).await?;
     }
     let parked = chosen.len() as u64;
@@ -210,7 +244,15 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
         by_shard.entry(entry.event.key().shard(shards)).or_default().push(entry);
     }
     for (number, entries) in by_shard {
-        park(&tx, &Shard { route: replay.route.clone(), number }, entries).await?;
+        park(
+            &tx,
+            &Shard {
+                route: replay.route.clone(),
+                number,
+            },
+            entries,
+        )
+        .await?;
     }
     progress(&tx, replay, next_id, parked).await?;
     cursor::signal(&tx).await?;
@@ -229,7 +271,14 @@ async fn park(tx: &DatabaseTransaction, shard: &Shard, entries: Vec<Entry>) -> R
     }
     let rows: Vec<Parked> = entries
         .into_iter()
-        .map(|entry| Parked { entry, state: Parking::Wait, attempts: 0, delay: Duration::ZERO, error: None, failed_at: None })
+        .map(|entry| Parked {
+            entry,
+            state: Parking::Wait,
+            attempts: 0,
+            delay: Duration::ZERO,
+            error: None,
+            failed_at: None,
+        })
         .collect();
     parked::insert(tx, shard, "replay", &rows).await?;
     parked::promote(tx, shard, keys).await?;
@@ -256,7 +305,10 @@ async fn next_entries(tx: &DatabaseTransaction, replay: &Running) -> Result<Vec<
         .and_where(Expr::col("id").lte(replay.until_id))
         .order_by("id", Order::Asc)
         .limit(Ord::min(u64::from(replay.per_second), STEP));
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read what to replay", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read what to replay", source))?;
     rows.iter().map(|row| read_entry(row, backend, "id")).collect()
 }
 
@@ -267,8 +319,13 @@ async fn progress(tx: &DatabaseTransaction, replay: &Running, next_id: i64, park
         .table(table::named(tx, Table::Replay))
         .value("next_id", next_id)
         .value("state", state)
-        .value("parked", Expr::col("parked").add(i64::try_from(parked).unwrap_or(i64::MAX)))
+        .value(
+            "parked",
+            Expr::col("parked").add(i64::try_from(parked).unwrap_or(i64::MAX)),
+        )
         .and_where(Expr::col("replay_id").eq(replay.replay_id));
-    tx.execute(&update).await.map_err(|source| Error::db("write a replay's progress", source))?;
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("write a replay's progress", source))?;
     Ok(())
 }

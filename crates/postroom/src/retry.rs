@@ -104,7 +104,10 @@ mod tests {
             assert_eq!(delays.after(attempts, roll), expected, "{delays:?} after {attempts}");
         };
         check(Delays::Fixed(secs(2)), 9, 0.0, secs(2));
-        let exponential = || Delays::Exponential { first: secs(1), max: secs(60) };
+        let exponential = || Delays::Exponential {
+            first: secs(1),
+            max: secs(60),
+        };
         check(exponential(), 1, 1.0, secs(1));
         check(exponential(), 3, 1.0, secs(4));
         check(exponential(), 3, 0.0, secs(2));
@@ -118,9 +121,17 @@ mod tests {
 
     #[test]
     fn an_entry_dies_by_attempts_or_by_age() {
-        let retry = Retry { delays: Delays::Fixed(secs(1)), attempts_max: Some(3), age_max: Some(secs(300)) };
+        let retry = Retry {
+            delays: Delays::Fixed(secs(1)),
+            attempts_max: Some(3),
+            age_max: Some(secs(300)),
+        };
         let check = |attempts, age_s: u64, expected| {
-            assert_eq!(retry.judge(attempts, NOW - secs(age_s), NOW, 0.0), expected, "{attempts} attempts, {age_s} s old");
+            assert_eq!(
+                retry.judge(attempts, NOW - secs(age_s), NOW, 0.0),
+                expected,
+                "{attempts} attempts, {age_s} s old"
+            );
         };
         check(1, 0, Verdict::RetryAfter(secs(1)));
         check(2, 300, Verdict::RetryAfter(secs(1)));

@@ -50,7 +50,8 @@ impl Route {
 
     /// Whether this shard of the route delivers the entry.
     pub(crate) fn takes(&self, shard: u32, entry: &Entry) -> bool {
-        self.filter.matches(&entry.event.event_type) && (self.shards <= 1 || entry.event.key().shard(self.shards) == shard)
+        self.filter.matches(&entry.event.event_type)
+            && (self.shards <= 1 || entry.event.key().shard(self.shards) == shard)
     }
 }
 
@@ -170,7 +171,11 @@ mod tests {
     #[test]
     fn patterns_match_by_segment() {
         let check = |pattern: &str, event_type: &str, expected: bool| {
-            assert_eq!(Filter::any_of([pattern]).matches(event_type), expected, "{pattern} over {event_type}");
+            assert_eq!(
+                Filter::any_of([pattern]).matches(event_type),
+                expected,
+                "{pattern} over {event_type}"
+            );
         };
         check("**", "anything", true);
         check("shop.order.placed.v1", "shop.order.placed.v1", true);

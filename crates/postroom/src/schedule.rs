@@ -44,7 +44,10 @@ async fn release(db: &DatabaseConnection) -> Result<u64> {
         .order_by("due_at", Order::Asc)
         .order_by("event_id", Order::Asc)
         .limit(BATCH);
-    let rows = tx.query_all(&select).await.map_err(|source| Error::db("read what is due", source))?;
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read what is due", source))?;
     let mut due: Vec<Event> = rows.iter().map(|row| read_event(row, backend)).collect::<Result<_>>()?;
     let found = due.len() as u64;
     let mut released = Vec::with_capacity(due.len());
@@ -53,7 +56,10 @@ async fn release(db: &DatabaseConnection) -> Result<u64> {
         delete
             .from_table(table::named(&tx, Table::Scheduled))
             .and_where(Expr::col("event_id").eq(uuid_value(backend, event.id)));
-        let deleted = tx.execute(&delete).await.map_err(|source| Error::db("take a due event off the schedule", source))?;
+        let deleted = tx
+            .execute(&delete)
+            .await
+            .map_err(|source| Error::db("take a due event off the schedule", source))?;
         if deleted.rows_affected() == 1 {
             released.push(event);
         }

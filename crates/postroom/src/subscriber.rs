@@ -137,7 +137,11 @@ impl Subscriber {
     }
 
     /// A subscriber that takes several events at once.
-    pub fn in_batches(group: impl Into<String>, pattern: impl Into<String>, handler: impl BatchHandler + 'static) -> Self {
+    pub fn in_batches(
+        group: impl Into<String>,
+        pattern: impl Into<String>,
+        handler: impl BatchHandler + 'static,
+    ) -> Self {
         Self::with(group, pattern, Handling::Batch(Box::new(handler)))
     }
 
@@ -232,7 +236,10 @@ impl Subscriber {
                 if let Some(first) = events.first() {
                     let call = Cause::of(first).scope(handler.handle(tx, &events));
                     // Nobody knows which of them failed: halve until one stands alone.
-                    self.guard(call).await.map_err(|error| Failure { at: entries.len() / 2, error })?;
+                    self.guard(call).await.map_err(|error| Failure {
+                        at: entries.len() / 2,
+                        error,
+                    })?;
                 }
                 (entries.len(), todo.iter().map(|(_, key)| *key).collect())
             }
@@ -251,7 +258,10 @@ impl Subscriber {
     async fn guard(&self, call: impl Future<Output = Result<()>>) -> Result<()> {
         match tokio::time::timeout(self.timeout, AssertUnwindSafe(call).catch_unwind()).await {
             Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(Error::new(ErrorKind::Failed, format!("the handler panicked: {}", panic_text(&*panic)))),
+            Ok(Err(panic)) => Err(Error::new(
+                ErrorKind::Failed,
+                format!("the handler panicked: {}", panic_text(&*panic)),
+            )),
             Err(_elapsed) => Err(Error::new(
                 ErrorKind::Failed,
                 format!("the handler took longer than its {:?}", self.timeout),

@@ -94,6 +94,13 @@ pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
         .map_err(|source| Error::db("begin a transaction", source))
 }
 
+/// Begins a transaction that only looks: on SQLite it takes no write lock.
+pub(crate) async fn look(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    db.begin()
+        .await
+        .map_err(|source| Error::db("begin a transaction", source))
+}
+
 /// The columns of an event, the same in every table that holds one.
 pub(crate) const EVENT_COLUMNS: [&str; 8] = [
     "event_id",

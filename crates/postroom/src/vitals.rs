@@ -57,14 +57,20 @@ impl Vitals {
         match pulse {
             None => troubles.push("the store has not answered yet".to_owned()),
             Some(at) if at.elapsed() > patience => {
-                troubles.push(format!("the store has not answered for {:.0} s", at.elapsed().as_secs_f64()));
+                troubles.push(format!(
+                    "the store has not answered for {:.0} s",
+                    at.elapsed().as_secs_f64()
+                ));
             }
             Some(_) => {}
         }
         for line in self.lines() {
             if line.down.is_none() && line.behind_s.is_some_and(|behind| behind > patience.as_secs_f64()) {
                 let behind = line.behind_s.unwrap_or_default();
-                troubles.push(format!("{}: entries wait for {behind:.0} s without progress", line.name));
+                troubles.push(format!(
+                    "{}: entries wait for {behind:.0} s without progress",
+                    line.name
+                ));
             }
         }
         troubles

@@ -17,7 +17,10 @@ pub(super) fn missing() -> Vec<&'static str> {
 pub(super) fn program() -> Option<&'static str> {
     [DEBIAN, "python3"].into_iter().find(|program| {
         let mut command = Command::new(program);
-        command.args(["-c", "import psycopg, pymysql, sqlite3"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["-c", "import psycopg, pymysql, sqlite3"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     })
 }

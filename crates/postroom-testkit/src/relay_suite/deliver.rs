@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use postroom::{Batch, Destination, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start, Subscriber, To, table};
+use postroom::{
+    Batch, Destination, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start, Subscriber, To,
+    table,
+};
 use sea_orm::DatabaseTransaction;
 
 use super::fixture::{InBatches, Noted, Office, Scripted, noted, quick};
@@ -33,14 +36,16 @@ pub async fn a_rolled_back_event_has_none(fresh: Fresh) {
 /// Many events of a few keys have their effects in the order of their key.
 pub async fn events_of_a_key_have_their_effects_in_order(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    let notes: Vec<String> = (0..500).map(|n| format!("{:03}", n)).collect();
+    let notes: Vec<String> = (0..500).map(|n| format!("{n:03}")).collect();
     let tx = table::begin(office.fresh.db()).await.expect("begin");
     for note in &notes {
         postroom::emit(&tx, &noted("a", note)).await.expect("emit");
     }
     tx.commit().await.expect("commit");
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
-    office.expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    office
+        .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     office.stop().await;
 }
 
@@ -66,7 +71,12 @@ pub async fn a_redelivery_has_no_second_effect(fresh: Fresh) {
     office.emit(&[("a", "one"), ("a", "two")]).await;
     office.expect("s", &["one", "two"]).await;
     office.stop().await;
-    office.execute(&format!("update {}outbox_cursor set position = '0:0:0'", office.prefix())).await;
+    office
+        .execute(&format!(
+            "update {}outbox_cursor set position = '0:0:0'",
+            office.prefix()
+        ))
+        .await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.emit(&[("a", "three")]).await;
     office.expect("s", &["one", "two", "three"]).await;
@@ -82,12 +92,20 @@ pub async fn a_relay_killed_in_the_middle_loses_and_doubles_nothing(fresh: Fresh
     for _ in 0..5 {
         office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
         let before = office.effects("s").await.len();
-        office.until("some more are done", async || office.effects("s").await.len() > before || before == notes.len()).await;
+        office
+            .until("some more are done", async || {
+                office.effects("s").await.len() > before || before == notes.len()
+            })
+            .await;
         office.abort().await;
-        office.execute(&format!("update {}outbox_cursor set owner = null", office.prefix())).await;
+        office
+            .execute(&format!("update {}outbox_cursor set owner = null", office.prefix()))
+            .await;
     }
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
-    office.expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    office
+        .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     office.stop().await;
 }
 
@@ -113,8 +131,15 @@ pub async fn a_handler_emits_through_the_outbox(fresh: Fresh) {
     let ids = office.emit(&[("a", "first")]).await;
     office.expect("s", &["first", "second"]).await;
     let page = office.store().read(postroom::Position::START, 10).await.expect("read");
-    let second = page.entries.iter().find(|entry| entry.event.id != ids[0]).expect("the second event");
-    assert_eq!(second.event.headers.get(postroom::CAUSATION_ID), Some(&ids[0].to_string()));
+    let second = page
+        .entries
+        .iter()
+        .find(|entry| entry.event.id != ids[0])
+        .expect("the second event");
+    assert_eq!(
+        second.event.headers.get(postroom::CAUSATION_ID),
+        Some(&ids[0].to_string())
+    );
     assert_eq!(second.event.hops(), 1);
     office.stop().await;
 }
@@ -135,9 +160,13 @@ pub async fn a_chain_that_loops_ends_as_a_dead_letter(fresh: Fresh) {
     office.start(office.relay().subscriber(Subscriber::new("echo", "suite.**", Echo)));
     office.emit(&[("a", "echo")]).await;
     let letters = async || {
-        postroom::dead::list(office.fresh.db(), &postroom::dead::Selection::default(), None, 10).await.expect("list")
+        postroom::dead::list(office.fresh.db(), &postroom::dead::Selection::default(), None, 10)
+            .await
+            .expect("list")
     };
-    office.until("the chain is cut", async || !letters().await.is_empty()).await;
+    office
+        .until("the chain is cut", async || !letters().await.is_empty())
+        .await;
     let letter = &letters().await[0];
     assert!(letter.error.contains("the limit is 16"), "{}", letter.error);
     assert_eq!(letter.attempts, 1, "the same chain would loop again");
@@ -148,7 +177,10 @@ pub async fn a_chain_that_loops_ends_as_a_dead_letter(fresh: Fresh) {
 /// Shards work keys side by side; each key keeps its order.
 pub async fn shards_share_a_route_and_keep_its_keys_in_order(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Subscriber { shards: 4, ..Scripted::new("s").subscriber(3) }));
+    office.start(office.relay().subscriber(Subscriber {
+        shards: 4,
+        ..Scripted::new("s").subscriber(3)
+    }));
     let mut expected = Vec::new();
     for key in 0..8 {
         for n in 0..10 {
@@ -157,12 +189,21 @@ pub async fn shards_share_a_route_and_keep_its_keys_in_order(fresh: Fresh) {
             expected.push(note);
         }
     }
-    office.until("all have their effect", async || office.effects("s").await.len() == expected.len()).await;
+    office
+        .until("all have their effect", async || {
+            office.effects("s").await.len() == expected.len()
+        })
+        .await;
     let mut effects = office.effects("s").await;
     effects.sort_by_key(|note| note.split('-').next().map(str::to_owned)); // stable: keeps the order within a key
     assert_eq!(effects, expected);
     office.stop().await;
-    assert_eq!(office.number("select count(*) from postroom.outbox_cursor where delivered > 0").await, 4);
+    assert_eq!(
+        office
+            .number("select count(*) from postroom.outbox_cursor where delivered > 0")
+            .await,
+        4
+    );
 }
 
 /// A batch handler has one effect per event as well.
@@ -171,9 +212,14 @@ pub async fn a_batch_handler_has_one_effect_per_event(fresh: Fresh) {
     let notes: Vec<String> = (0..250).map(|n| format!("{n:03}")).collect();
     let pairs: Vec<(&str, &str)> = notes.iter().map(|note| (note.as_str(), note.as_str())).collect();
     office.emit(&pairs).await;
-    let subscriber = Subscriber { idempotency: Idempotency::Inbox, ..Subscriber::in_batches("s", "suite.**", InBatches(Scripted::new("s"))) };
+    let subscriber = Subscriber {
+        idempotency: Idempotency::Inbox,
+        ..Subscriber::in_batches("s", "suite.**", InBatches(Scripted::new("s")))
+    };
     office.start(office.relay().subscriber(subscriber));
-    office.expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    office
+        .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     office.stop().await;
 }
 
@@ -181,7 +227,10 @@ pub async fn a_batch_handler_has_one_effect_per_event(fresh: Fresh) {
 pub async fn a_new_route_can_begin_at_the_head(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.emit(&[("a", "old")]).await;
-    office.start(office.relay().subscriber(Subscriber { start: Start::Head, ..Scripted::new("s").subscriber(3) }));
+    office.start(office.relay().subscriber(Subscriber {
+        start: Start::Head,
+        ..Scripted::new("s").subscriber(3)
+    }));
     let registered = async || office.number("select count(*) from postroom.outbox_cursor").await == 1;
     office.until("the route is registered", registered).await;
     office.emit(&[("a", "new")]).await;
@@ -192,8 +241,16 @@ pub async fn a_new_route_can_begin_at_the_head(fresh: Fresh) {
 /// Only matching types reach a subscriber; the others cost it nothing but a look.
 pub async fn a_filter_lets_only_its_types_pass(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    let other = Subscriber { filter: Filter::any_of(["other.**"]), ..Scripted::new("other").subscriber(3) };
-    office.start(office.relay().subscriber(other).subscriber(Scripted::new("s").subscriber(3)));
+    let other = Subscriber {
+        filter: Filter::any_of(["other.**"]),
+        ..Scripted::new("other").subscriber(3)
+    };
+    office.start(
+        office
+            .relay()
+            .subscriber(other)
+            .subscriber(Scripted::new("s").subscriber(3)),
+    );
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
     office.until_settled("other").await;
@@ -209,7 +266,12 @@ struct Memory(Mutex<Vec<String>>);
 impl Destination for Memory {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let note = |entry: &&postroom::Entry| entry.event.decode::<Noted>().map_or_else(|error: Error| error.report(), |noted| noted.note);
+        let note = |entry: &&postroom::Entry| {
+            entry
+                .event
+                .decode::<Noted>()
+                .map_or_else(|error: Error| error.report(), |noted| noted.note)
+        };
         seen.extend(batch.entries.iter().map(note));
         vec![Receipt::Delivered; batch.entries.len()]
     }
@@ -219,7 +281,10 @@ impl Destination for Memory {
 pub async fn a_destination_gets_every_entry_in_order(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let memory = Arc::new(Memory::default());
-    let route = Route { retry: quick(3), ..Route::new("memory", To::Destination(Arc::<Memory>::clone(&memory))) };
+    let route = Route {
+        retry: quick(3),
+        ..Route::new("memory", To::Destination(Arc::<Memory>::clone(&memory)))
+    };
     office.start(office.relay().route(route));
     let notes: Vec<String> = (0..300).map(|n| format!("{n:03}")).collect();
     let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();

@@ -12,12 +12,21 @@ use super::fixture::{InBatches, Noted, Office, Scripted, quick};
 use crate::Fresh;
 
 async fn letters(office: &Office) -> Vec<DeadLetter> {
-    let which = Selection { state: Some("dead"), ..Selection::default() };
-    dead::list(office.fresh.db(), &which, None, 100).await.expect("list dead letters")
+    let which = Selection {
+        state: Some("dead"),
+        ..Selection::default()
+    };
+    dead::list(office.fresh.db(), &which, None, 100)
+        .await
+        .expect("list dead letters")
 }
 
 async fn until_dead(office: &Office, count: usize) -> Vec<DeadLetter> {
-    office.until(&format!("{count} dead letters"), async || letters(office).await.len() == count).await;
+    office
+        .until(&format!("{count} dead letters"), async || {
+            letters(office).await.len() == count
+        })
+        .await;
     letters(office).await
 }
 
@@ -26,13 +35,27 @@ pub async fn a_poison_event_holds_only_its_key(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
     office.start(office.relay().subscriber(script.subscriber(1_000_000)));
-    office.emit(&[("a", "poison"), ("a", "behind"), ("b", "free"), ("a", "last"), ("c", "free too")]).await;
+    office
+        .emit(&[
+            ("a", "poison"),
+            ("a", "behind"),
+            ("b", "free"),
+            ("a", "last"),
+            ("c", "free too"),
+        ])
+        .await;
     office.expect("s", &["free", "free too"]).await;
-    office.until("it is tried again", async || script.calls("poison") >= 3).await;
+    office
+        .until("it is tried again", async || script.calls("poison") >= 3)
+        .await;
     script.heal();
-    office.expect("s", &["free", "free too", "poison", "behind", "last"]).await;
+    office
+        .expect("s", &["free", "free too", "poison", "behind", "last"])
+        .await;
     office.emit(&[("a", "after")]).await;
-    office.expect("s", &["free", "free too", "poison", "behind", "last", "after"]).await;
+    office
+        .expect("s", &["free", "free too", "poison", "behind", "last", "after"])
+        .await;
     office.stop().await;
     assert_eq!(office.number("select count(*) from postroom.outbox_parked").await, 0);
 }
@@ -40,7 +63,11 @@ pub async fn a_poison_event_holds_only_its_key(fresh: Fresh) {
 /// With `skip`, the key goes on without its dead letter, in order.
 pub async fn a_dead_letter_lets_its_key_go_on(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Scripted::new("s").fails_on("poison").subscriber(3)));
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("poison").subscriber(3)),
+    );
     office.emit(&[("a", "poison"), ("a", "behind"), ("a", "last")]).await;
     office.expect("s", &["behind", "last"]).await;
     let letter = &until_dead(&office, 1).await[0];
@@ -52,8 +79,13 @@ pub async fn a_dead_letter_lets_its_key_go_on(fresh: Fresh) {
 async fn held(fresh: Fresh) -> (Office, Scripted, DeadLetter) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
-    office.start(office.relay().subscriber(Subscriber { dead: Dead::Hold, ..script.subscriber(2) }));
-    office.emit(&[("a", "before"), ("a", "poison"), ("a", "behind"), ("b", "free")]).await;
+    office.start(office.relay().subscriber(Subscriber {
+        dead: Dead::Hold,
+        ..script.subscriber(2)
+    }));
+    office
+        .emit(&[("a", "before"), ("a", "poison"), ("a", "behind"), ("b", "free")])
+        .await;
     let letter = until_dead(&office, 1).await.remove(0);
     office.emit(&[("a", "last"), ("b", "free too")]).await;
     office.expect("s", &["before", "free", "free too"]).await;
@@ -64,9 +96,14 @@ async fn held(fresh: Fresh) -> (Office, Scripted, DeadLetter) {
 pub async fn a_dead_letter_holds_its_key_until_it_is_retried(fresh: Fresh) {
     let (mut office, script, letter) = held(fresh).await;
     script.heal();
-    let which = Selection { dead_ids: vec![letter.dead_id], ..Selection::default() };
+    let which = Selection {
+        dead_ids: vec![letter.dead_id],
+        ..Selection::default()
+    };
     assert_eq!(dead::retry(office.fresh.db(), &which, "me").await.expect("retry"), 1);
-    office.expect("s", &["before", "free", "free too", "poison", "behind", "last"]).await;
+    office
+        .expect("s", &["before", "free", "free too", "poison", "behind", "last"])
+        .await;
     office.stop().await;
     assert_eq!(letters(&office).await.len(), 0);
 }
@@ -74,21 +111,41 @@ pub async fn a_dead_letter_holds_its_key_until_it_is_retried(fresh: Fresh) {
 /// With `hold`, discarding the letter frees the key; what waited is delivered in order, the letter stays with the reason.
 pub async fn a_dead_letter_holds_its_key_until_it_is_discarded(fresh: Fresh) {
     let (mut office, _script, letter) = held(fresh).await;
-    let which = Selection { dead_ids: vec![letter.dead_id], ..Selection::default() };
-    let refused = dead::discard(office.fresh.db(), &which, "me", " ").await.expect_err("a reason is needed");
+    let which = Selection {
+        dead_ids: vec![letter.dead_id],
+        ..Selection::default()
+    };
+    let refused = dead::discard(office.fresh.db(), &which, "me", " ")
+        .await
+        .expect_err("a reason is needed");
     assert!(refused.to_string().contains("reason"), "{refused}");
-    assert_eq!(dead::discard(office.fresh.db(), &which, "me", "a test").await.expect("discard"), 1);
-    office.expect("s", &["before", "free", "free too", "behind", "last"]).await;
+    assert_eq!(
+        dead::discard(office.fresh.db(), &which, "me", "a test")
+            .await
+            .expect("discard"),
+        1
+    );
+    office
+        .expect("s", &["before", "free", "free too", "behind", "last"])
+        .await;
     office.stop().await;
-    let kept = dead::list(office.fresh.db(), &Selection::default(), None, 10).await.expect("list");
-    assert_eq!((kept[0].state.as_str(), kept[0].reason.as_deref()), ("discarded", Some("a test")));
+    let kept = dead::list(office.fresh.db(), &Selection::default(), None, 10)
+        .await
+        .expect("list");
+    assert_eq!(
+        (kept[0].state.as_str(), kept[0].reason.as_deref()),
+        ("discarded", Some("a test"))
+    );
 }
 
 /// A subscriber that fails on everything holds up no other.
 pub async fn a_failing_subscriber_holds_up_no_other(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let bad = Scripted::new("bad").fails_on("one").fails_on("two");
-    let relay = office.relay().subscriber(bad.subscriber(1_000_000)).subscriber(Scripted::new("good").subscriber(3));
+    let relay = office
+        .relay()
+        .subscriber(bad.subscriber(1_000_000))
+        .subscriber(Scripted::new("good").subscriber(3));
     office.start(relay);
     office.emit(&[("a", "one"), ("b", "two")]).await;
     office.expect("good", &["one", "two"]).await;
@@ -100,7 +157,11 @@ pub async fn a_failing_subscriber_holds_up_no_other(fresh: Fresh) {
 /// A panic in a handler is a failed attempt.
 pub async fn a_handler_that_panics_takes_down_nothing(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Scripted::new("s").fails_on("panic").subscriber(2)));
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("panic").subscriber(2)),
+    );
     office.emit(&[("a", "panic"), ("b", "free")]).await;
     office.expect("s", &["free"]).await;
     let letter = &until_dead(&office, 1).await[0];
@@ -112,7 +173,10 @@ pub async fn a_handler_that_panics_takes_down_nothing(fresh: Fresh) {
 pub async fn a_handler_that_hangs_is_ended(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("hang");
-    office.start(office.relay().subscriber(Subscriber { timeout: Duration::from_millis(100), ..script.subscriber(2) }));
+    office.start(office.relay().subscriber(Subscriber {
+        timeout: Duration::from_millis(100),
+        ..script.subscriber(2)
+    }));
     office.emit(&[("a", "hang"), ("b", "free")]).await;
     office.expect("s", &["free"]).await;
     let letter = &until_dead(&office, 1).await[0];
@@ -136,8 +200,20 @@ pub async fn an_invalid_event_is_a_dead_letter_at_once(fresh: Fresh) {
 pub async fn a_poison_event_in_a_batch_is_found(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
-    office.emit(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "poison"), ("e", "4"), ("f", "5")]).await;
-    let subscriber = Subscriber { retry: quick(2), ..Subscriber::in_batches("s", "suite.**", InBatches(script)) };
+    office
+        .emit(&[
+            ("a", "1"),
+            ("b", "2"),
+            ("c", "3"),
+            ("d", "poison"),
+            ("e", "4"),
+            ("f", "5"),
+        ])
+        .await;
+    let subscriber = Subscriber {
+        retry: quick(2),
+        ..Subscriber::in_batches("s", "suite.**", InBatches(script))
+    };
     office.start(office.relay().subscriber(subscriber));
     office.expect("s", &["1", "2", "3", "4", "5"]).await;
     until_dead(&office, 1).await;
@@ -148,9 +224,14 @@ pub async fn a_poison_event_in_a_batch_is_found(fresh: Fresh) {
 pub async fn a_strict_route_lets_nothing_pass(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison").fails_on("dies");
-    office.start(office.relay().subscriber(Subscriber { ordering: Ordering::Strict, ..script.subscriber(40) }));
+    office.start(office.relay().subscriber(Subscriber {
+        ordering: Ordering::Strict,
+        ..script.subscriber(40)
+    }));
     office.emit(&[("a", "first"), ("b", "poison"), ("c", "behind")]).await;
-    office.until("it is tried again", async || script.calls("poison") >= 3).await;
+    office
+        .until("it is tried again", async || script.calls("poison") >= 3)
+        .await;
     assert_eq!(office.effects("s").await, ["first"]);
     script.heal();
     office.expect("s", &["first", "poison", "behind"]).await;
@@ -166,7 +247,10 @@ pub async fn a_strict_route_lets_nothing_pass(fresh: Fresh) {
 pub async fn without_order_an_entry_waits_alone(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
-    office.start(office.relay().subscriber(Subscriber { ordering: Ordering::None, ..script.subscriber(1_000_000) }));
+    office.start(office.relay().subscriber(Subscriber {
+        ordering: Ordering::None,
+        ..script.subscriber(1_000_000)
+    }));
     office.emit(&[("a", "poison"), ("a", "passes")]).await;
     office.expect("s", &["passes"]).await;
     script.heal();
@@ -204,13 +288,22 @@ impl Destination for Switch {
 pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let switch = Arc::new(Switch::default());
-    let route = Route { retry: quick(2), ..Route::new("switch", To::Destination(Arc::<Switch>::clone(&switch))) };
+    let route = Route {
+        retry: quick(2),
+        ..Route::new("switch", To::Destination(Arc::<Switch>::clone(&switch)))
+    };
     office.start(office.relay().route(route));
     let notes: Vec<String> = (0..50).map(|n| format!("{n:02}")).collect();
     let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
     office.emit(&pairs).await;
-    office.until("it is probed", async || switch.calls_while_down.load(SeqCst) >= 4).await;
-    assert_eq!(switch.largest_while_down.load(SeqCst), 1, "a destination that is down is probed, not flooded");
+    office
+        .until("it is probed", async || switch.calls_while_down.load(SeqCst) >= 4)
+        .await;
+    assert_eq!(
+        switch.largest_while_down.load(SeqCst),
+        1,
+        "a destination that is down is probed, not flooded"
+    );
     switch.is_up.store(true, SeqCst);
     office.until_settled("switch").await;
     office.stop().await;
@@ -243,10 +336,17 @@ pub async fn two_operators_retry_at_once(fresh: Fresh) {
     until_dead(&office, 3).await;
     script.heal();
     let (all, other) = (Selection::default(), office.fresh.second().await);
-    let (one, two) = tokio::join!(dead::retry(office.fresh.db(), &all, "one"), dead::retry(other.db(), &all, "two"));
+    let (one, two) = tokio::join!(
+        dead::retry(office.fresh.db(), &all, "one"),
+        dead::retry(other.db(), &all, "two")
+    );
     assert_eq!(one.expect("retry") + two.expect("retry"), 3);
-    office.until("all have their effect", async || office.effects("s").await.len() == 3).await;
+    office
+        .until("all have their effect", async || office.effects("s").await.len() == 3)
+        .await;
     office.stop().await;
-    let acts = office.number("select count(*) from postroom.admin_audit where action = 'dead.retry'").await;
+    let acts = office
+        .number("select count(*) from postroom.admin_audit where action = 'dead.retry'")
+        .await;
     assert_eq!(acts, 3);
 }

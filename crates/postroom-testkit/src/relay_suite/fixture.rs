@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::{
-    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Outbox, Relay, Result, Retry, Subscriber, table,
+    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Outbox, Relay, Result, Retry,
+    Subscriber, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,10 @@ impl DomainEvent for Noted {
 }
 
 pub(crate) fn noted(key: &str, note: &str) -> Noted {
-    Noted { key: key.to_owned(), note: note.to_owned() }
+    Noted {
+        key: key.to_owned(),
+        note: note.to_owned(),
+    }
 }
 
 /// A database, and the relays that work on it.
@@ -48,9 +52,18 @@ pub(crate) struct Office {
 
 impl Office {
     pub(crate) async fn open(fresh: Fresh) -> Self {
-        let table = "create table suite_effect (seq bigint not null, who varchar(100) not null, note varchar(200) not null)";
-        fresh.db().execute_unprepared(table).await.expect("make the table of effects");
-        Self { fresh, stop: CancellationToken::new(), relays: JoinSet::new() }
+        let table =
+            "create table suite_effect (seq bigint not null, who varchar(100) not null, note varchar(200) not null)";
+        fresh
+            .db()
+            .execute_unprepared(table)
+            .await
+            .expect("make the table of effects");
+        Self {
+            fresh,
+            stop: CancellationToken::new(),
+            relays: JoinSet::new(),
+        }
     }
 
     pub(crate) fn relay(&self) -> Relay {
@@ -65,7 +78,10 @@ impl Office {
     /// Stops every relay and waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.stop.cancel();
-        while let Some(ended) = tokio::time::timeout(DEADLINE, self.relays.join_next()).await.expect("a relay stops in time") {
+        while let Some(ended) = tokio::time::timeout(DEADLINE, self.relays.join_next())
+            .await
+            .expect("a relay stops in time")
+        {
             ended.expect("a relay does not panic").expect("a relay ends well");
         }
         self.stop = CancellationToken::new();
@@ -95,20 +111,38 @@ impl Office {
     /// The effects of a subscriber, in the order they were committed.
     pub(crate) async fn effects(&self, who: &str) -> Vec<String> {
         let sql = format!("select note from suite_effect where who = '{who}' order by seq");
-        let rows = self.fresh.db().query_all_raw(Statement::from_string(self.backend(), sql)).await.expect("read effects");
-        rows.iter().map(|row| row.try_get("", "note").expect("a note")).collect()
+        let rows = self
+            .fresh
+            .db()
+            .query_all_raw(Statement::from_string(self.backend(), sql))
+            .await
+            .expect("read effects");
+        rows.iter()
+            .map(|row| row.try_get("", "note").expect("a note"))
+            .collect()
     }
 
     /// One number.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         let statement = Statement::from_string(self.backend(), sql.replace("postroom.", self.prefix()));
-        let row = self.fresh.db().query_one_raw(statement).await.expect("read a number").expect("a row");
-        row.try_get_by_index(0).or_else(|_narrow| row.try_get_by_index::<i32>(0).map(i64::from)).expect("a number")
+        let row = self
+            .fresh
+            .db()
+            .query_one_raw(statement)
+            .await
+            .expect("read a number")
+            .expect("a row");
+        row.try_get_by_index(0)
+            .or_else(|_narrow| row.try_get_by_index::<i32>(0).map(i64::from))
+            .expect("a number")
     }
 
     /// Waits until a subscriber's effects are exactly these.
     pub(crate) async fn expect(&self, who: &str, notes: &[&str]) {
-        self.until(&format!("{who} has the effects {notes:?}"), async || self.effects(who).await == notes).await;
+        self.until(&format!("{who} has the effects {notes:?}"), async || {
+            self.effects(who).await == notes
+        })
+        .await;
     }
 
     /// Waits until something is true.
@@ -128,7 +162,11 @@ impl Office {
     pub(crate) async fn until_settled(&self, route: &str) {
         let backlog = async || {
             let status = postroom::inspect::status(&*self.fresh.store()).await.expect("status");
-            status.routes.iter().filter(|row| row.route == route).all(|row| row.backlog == 0 && row.retrying == 0)
+            status
+                .routes
+                .iter()
+                .filter(|row| row.route == route)
+                .all(|row| row.backlog == 0 && row.retrying == 0)
         };
         self.until(&format!("{route} has nothing left to do"), backlog).await;
     }
@@ -139,7 +177,11 @@ impl Office {
 
     /// What stands before a table's name.
     pub(crate) fn prefix(&self) -> &'static str {
-        if self.backend() == DbBackend::Postgres { "postroom." } else { "postroom_" }
+        if self.backend() == DbBackend::Postgres {
+            "postroom."
+        } else {
+            "postroom_"
+        }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Inspect> {
@@ -159,11 +201,17 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new(who: &str) -> Self {
-        Self { who: who.to_owned(), ..Self::default() }
+        Self {
+            who: who.to_owned(),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn fails_on(self, note: &str) -> Self {
-        self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(note.to_owned());
+        self.bad
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(note.to_owned());
         self
     }
 
@@ -172,19 +220,34 @@ impl Scripted {
     }
 
     pub(crate) fn calls(&self, note: &str) -> usize {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|call| *call == note).count()
+        self.calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter(|call| *call == note)
+            .count()
     }
 
     /// A subscriber with this script and short retries.
     pub(crate) fn subscriber(&self, attempts_max: u32) -> Subscriber {
-        Subscriber { retry: quick(attempts_max), ..Subscriber::new(self.who.clone(), "suite.**", self.clone()) }
+        Subscriber {
+            retry: quick(attempts_max),
+            ..Subscriber::new(self.who.clone(), "suite.**", self.clone())
+        }
     }
 
     async fn act(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
         let noted: Noted = event.decode()?;
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(noted.note.clone());
+        self.calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(noted.note.clone());
         self.leave_effect(tx, &noted.note).await?; // before it fails: a failure must take it back
-        let is_bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner).contains(&noted.note);
+        let is_bad = self
+            .bad
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&noted.note);
         match noted.note.as_str() {
             "panic" if is_bad => panic!("scripted to panic"),
             "hang" if is_bad => std::future::pending().await,
@@ -227,5 +290,9 @@ impl BatchHandler for InBatches {
 
 /// Retries that do not slow a test down.
 pub(crate) fn quick(attempts_max: u32) -> Retry {
-    Retry { delays: Delays::Fixed(Duration::from_millis(50)), attempts_max: Some(attempts_max), age_max: None }
+    Retry {
+        delays: Delays::Fixed(Duration::from_millis(50)),
+        attempts_max: Some(attempts_max),
+        age_max: None,
+    }
 }

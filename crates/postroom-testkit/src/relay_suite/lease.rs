@@ -18,7 +18,9 @@ pub async fn one_relay_works_a_route_at_a_time(fresh: Fresh) {
     for note in &notes {
         office.emit(&[("a", note)]).await;
     }
-    office.expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    office
+        .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     let calls = |script: &Scripted| notes.iter().map(|note| script.calls(note)).sum::<usize>();
     assert_eq!(calls(&first) + calls(&second), notes.len());
     assert!(calls(&first) == 0 || calls(&second) == 0, "both worked the route");
@@ -28,7 +30,12 @@ pub async fn one_relay_works_a_route_at_a_time(fresh: Fresh) {
 /// When the holder stops, it gives its lease back and the other goes on.
 pub async fn a_second_relay_takes_over_when_the_first_stops(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().lease_ttl(Duration::from_secs(600)).subscriber(Scripted::new("s").subscriber(3)));
+    office.start(
+        office
+            .relay()
+            .lease_ttl(Duration::from_secs(600))
+            .subscriber(Scripted::new("s").subscriber(3)),
+    );
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
     office.stop().await; // a lease of ten minutes that was not given back would fail this test
@@ -41,18 +48,33 @@ pub async fn a_second_relay_takes_over_when_the_first_stops(fresh: Fresh) {
 /// A relay whose lease was taken (its epoch is not the current one) settles nothing, stops, and leaves the work to the other.
 pub async fn a_deposed_relay_stops_itself(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().lease_ttl(Duration::from_secs(600)).subscriber(Scripted::new("s").subscriber(3)));
+    office.start(
+        office
+            .relay()
+            .lease_ttl(Duration::from_secs(600))
+            .subscriber(Scripted::new("s").subscriber(3)),
+    );
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    let take = format!("update {}outbox_cursor set epoch = epoch + 1, owner = 'somebody else'", office.prefix());
+    let take = format!(
+        "update {}outbox_cursor set epoch = epoch + 1, owner = 'somebody else'",
+        office.prefix()
+    );
     office.execute(&take).await;
     office.emit(&[("a", "two")]).await;
-    let asleep = async || office.number("select count(*) from postroom.outbox_cursor where owner = 'somebody else'").await == 1;
+    let asleep = async || {
+        office
+            .number("select count(*) from postroom.outbox_cursor where owner = 'somebody else'")
+            .await
+            == 1
+    };
     // Time for the deposed relay to try: its pulse has seen the event and its turn has failed.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(asleep().await);
     assert_eq!(office.effects("s").await, ["one"], "a deposed relay has no effect");
-    office.execute(&format!("update {}outbox_cursor set owner = null", office.prefix())).await;
+    office
+        .execute(&format!("update {}outbox_cursor set owner = null", office.prefix()))
+        .await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.expect("s", &["one", "two"]).await;
     office.stop().await;
@@ -65,16 +87,26 @@ pub async fn the_number_of_shards_cannot_change(fresh: Fresh) {
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
     office.stop().await;
-    let relay = office.relay().subscriber(Subscriber { shards: 2, ..Scripted::new("s").subscriber(3) });
+    let relay = office.relay().subscriber(Subscriber {
+        shards: 2,
+        ..Scripted::new("s").subscriber(3)
+    });
     let error = relay.run(CancellationToken::new()).await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("has 1 shards in the database and 2 in the configuration"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("has 1 shards in the database and 2 in the configuration"),
+        "{error}"
+    );
 }
 
 /// Two routes of one name would share their progress: refused.
 pub async fn two_routes_of_one_name_are_refused(fresh: Fresh) {
     let outbox: Arc<dyn postroom::Outbox> = fresh.store();
-    let relay = Relay::new(outbox).subscriber(Scripted::new("s").subscriber(3)).subscriber(Scripted::new("s").subscriber(3));
+    let relay = Relay::new(outbox)
+        .subscriber(Scripted::new("s").subscriber(3))
+        .subscriber(Scripted::new("s").subscriber(3));
     let error = relay.run(CancellationToken::new()).await.expect_err("refused");
     assert!(error.to_string().contains("two routes are named \"s\""), "{error}");
 }

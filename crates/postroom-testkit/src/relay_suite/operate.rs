@@ -15,7 +15,9 @@ pub async fn a_scheduled_event_is_released_when_it_is_due(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let tx = table::begin(office.fresh.db()).await.expect("begin");
     let due = clock::now() + Duration::from_secs(2);
-    postroom::emit_at(&tx, &noted("a", "later"), due).await.expect("schedule");
+    postroom::emit_at(&tx, &noted("a", "later"), due)
+        .await
+        .expect("schedule");
     tx.commit().await.expect("commit");
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.emit(&[("a", "now")]).await;
@@ -24,7 +26,10 @@ pub async fn a_scheduled_event_is_released_when_it_is_due(fresh: Fresh) {
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.expect("s", &["now", "later"]).await;
     let late = clock::now() - due;
-    assert!(late > time::Duration::milliseconds(-50), "released {late} before its time");
+    assert!(
+        late > time::Duration::milliseconds(-50),
+        "released {late} before its time"
+    );
     office.stop().await;
     assert_eq!(office.number("select count(*) from postroom.outbox_scheduled").await, 0);
 }
@@ -34,8 +39,12 @@ pub async fn a_cancelled_event_is_never_released(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let tx = table::begin(office.fresh.db()).await.expect("begin");
     let soon = clock::now() + Duration::from_secs(1);
-    let id = postroom::emit_at(&tx, &noted("a", "cancelled"), soon).await.expect("schedule");
-    postroom::emit_at(&tx, &noted("a", "kept"), soon).await.expect("schedule");
+    let id = postroom::emit_at(&tx, &noted("a", "cancelled"), soon)
+        .await
+        .expect("schedule");
+    postroom::emit_at(&tx, &noted("a", "kept"), soon)
+        .await
+        .expect("schedule");
     tx.commit().await.expect("commit");
     let tx = table::begin(office.fresh.db()).await.expect("begin");
     assert!(postroom::cancel(&tx, id).await.expect("cancel"));
@@ -49,11 +58,16 @@ pub async fn a_cancelled_event_is_never_released(fresh: Fresh) {
 /// A paused route delivers nothing; the others go on; resumed, it delivers what waited.
 pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    let relay = office.relay().subscriber(Scripted::new("s").subscriber(3)).subscriber(Scripted::new("other").subscriber(3));
+    let relay = office
+        .relay()
+        .subscriber(Scripted::new("s").subscriber(3))
+        .subscriber(Scripted::new("other").subscriber(3));
     office.start(relay);
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    inspect::set_paused(&*office.store(), "s", true, "me").await.expect("pause");
+    inspect::set_paused(&*office.store(), "s", true, "me")
+        .await
+        .expect("pause");
     // The line may be in the middle of a turn when the pause commits; its next look at the pulse sees it.
     let seen = async || {
         office.emit(&[("x", "probe")]).await;
@@ -65,24 +79,50 @@ pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
     office.emit(&[("a", "two")]).await;
     office.until_settled("other").await;
     assert_eq!(office.effects("s").await.len(), before);
-    inspect::set_paused(&*office.store(), "s", false, "me").await.expect("resume");
-    office.until("it has caught up", async || office.effects("s").await == office.effects("other").await).await;
-    let unknown = inspect::set_paused(&*office.store(), "nobody", true, "me").await.expect_err("no such route");
+    inspect::set_paused(&*office.store(), "s", false, "me")
+        .await
+        .expect("resume");
+    office
+        .until("it has caught up", async || {
+            office.effects("s").await == office.effects("other").await
+        })
+        .await;
+    let unknown = inspect::set_paused(&*office.store(), "nobody", true, "me")
+        .await
+        .expect_err("no such route");
     assert!(unknown.to_string().contains("no route \"nobody\""), "{unknown}");
     office.stop().await;
 }
 
 async fn replayed(fresh: Fresh, again: bool) -> Office {
     let mut office = Office::open(fresh).await;
-    let relay = office.relay().subscriber(Scripted::new("s").subscriber(3)).subscriber(Scripted::new("other").subscriber(3));
+    let relay = office
+        .relay()
+        .subscriber(Scripted::new("s").subscriber(3))
+        .subscriber(Scripted::new("other").subscriber(3));
     office.start(relay);
     office.emit(&[("a", "one"), ("b", "two"), ("a", "three")]).await;
     office.expect("s", &["one", "two", "three"]).await;
     office.expect("other", &["one", "two", "three"]).await;
-    let range = Range { aggregate_id: Some("a".into()), ..Range::default() };
-    let order = Replay { route: "s".into(), range, per_second: 100, again };
+    let range = Range {
+        aggregate_id: Some("a".into()),
+        ..Range::default()
+    };
+    let order = Replay {
+        route: "s".into(),
+        range,
+        per_second: 100,
+        again,
+    };
     replay::start(office.fresh.db(), &order, "me").await.expect("replay");
-    office.until("the replay is done", async || office.number("select count(*) from postroom.outbox_replay where state = 'done'").await == 1).await;
+    office
+        .until("the replay is done", async || {
+            office
+                .number("select count(*) from postroom.outbox_replay where state = 'done'")
+                .await
+                == 1
+        })
+        .await;
     office.until_settled("s").await;
     office
 }
@@ -108,16 +148,26 @@ pub async fn a_replay_can_have_its_effect_again(fresh: Fresh) {
 pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let sweep = Job::every("sweep", Duration::from_millis(200), |outbox| async move {
-        let prune = postroom::Prune { keep: Duration::ZERO, batch: 10, archive: true };
+        let prune = postroom::Prune {
+            keep: Duration::ZERO,
+            batch: 10,
+            archive: true,
+        };
         outbox.prune(&prune).await
     });
     let slow = Scripted::new("slow").fails_on("three");
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)).job(sweep));
     let ids = office.emit(&[("a", "one"), ("a", "two"), ("a", "three")]).await;
     office.expect("s", &["one", "two", "three"]).await;
-    office.until("the outbox is empty", async || office.number("select count(*) from postroom.outbox").await == 0).await;
+    office
+        .until("the outbox is empty", async || {
+            office.number("select count(*) from postroom.outbox").await == 0
+        })
+        .await;
     assert_eq!(office.number("select count(*) from postroom.audit_events").await, 3);
-    let timeline = inspect::timeline(&*office.store(), ids[0]).await.expect("an archived event can be read");
+    let timeline = inspect::timeline(&*office.store(), ids[0])
+        .await
+        .expect("an archived event can be read");
     assert!(timeline.is_archived);
     office.stop().await;
     drop(slow);
@@ -127,14 +177,29 @@ pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
 pub async fn status_shows_routes_and_jobs(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let job = Job::every("count", Duration::from_millis(50), |_outbox| async { Ok(1) });
-    office.start(office.relay().subscriber(Scripted::new("s").fails_on("poison").subscriber(1_000_000)).job(job));
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("poison").subscriber(1_000_000))
+            .job(job),
+    );
     office.emit(&[("a", "one"), ("b", "poison"), ("b", "behind")]).await;
     office.expect("s", &["one"]).await;
-    let ran = async || inspect::status(&*office.store()).await.expect("status").jobs.iter().any(|job| job.name == "count" && job.runs > 1);
+    let ran = async || {
+        inspect::status(&*office.store())
+            .await
+            .expect("status")
+            .jobs
+            .iter()
+            .any(|job| job.name == "count" && job.runs > 1)
+    };
     office.until("the job ran", ran).await;
     let status = inspect::status(&*office.store()).await.expect("status");
     let route = &status.routes[0];
-    assert_eq!((route.route.as_str(), route.delivered, route.retrying, route.waiting), ("s", 1, 1, 1));
+    assert_eq!(
+        (route.route.as_str(), route.delivered, route.retrying, route.waiting),
+        ("s", 1, 1, 1)
+    );
     assert!(route.is_leased, "{route:?}");
     office.stop().await;
 }
@@ -143,12 +208,23 @@ pub async fn status_shows_routes_and_jobs(fresh: Fresh) {
 pub async fn why_names_what_is_stuck(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
-    office.start(office.relay().subscriber(postroom::Subscriber { dead: postroom::Dead::Hold, ..script.subscriber(1) }));
+    office.start(office.relay().subscriber(postroom::Subscriber {
+        dead: postroom::Dead::Hold,
+        ..script.subscriber(1)
+    }));
     office.emit(&[("b", "poison"), ("b", "behind")]).await;
-    let says = async |what: &str| inspect::why(&*office.store()).await.expect("why").iter().any(|reason| reason.what == what);
+    let says = async |what: &str| {
+        inspect::why(&*office.store())
+            .await
+            .expect("why")
+            .iter()
+            .any(|reason| reason.what == what)
+    };
     office.until("it names the held key", async || says("held").await).await;
     assert!(says("dead").await);
-    inspect::set_paused(&*office.store(), "s", true, "me").await.expect("pause");
+    inspect::set_paused(&*office.store(), "s", true, "me")
+        .await
+        .expect("pause");
     assert!(says("paused").await);
     office.stop().await;
 }
@@ -156,11 +232,23 @@ pub async fn why_names_what_is_stuck(fresh: Fresh) {
 /// A timeline tells what each route has done with an event.
 pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Scripted::new("s").fails_on("poison").subscriber(1_000_000)));
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("poison").subscriber(1_000_000)),
+    );
     let ids = office.emit(&[("a", "one"), ("b", "poison"), ("b", "behind")]).await;
     office.expect("s", &["one"]).await;
-    let state = async |at: usize| inspect::timeline(&*office.store(), ids[at]).await.expect("timeline").steps.remove(0);
-    office.until("the last is parked", async || state(2).await.state == "waiting").await;
+    let state = async |at: usize| {
+        inspect::timeline(&*office.store(), ids[at])
+            .await
+            .expect("timeline")
+            .steps
+            .remove(0)
+    };
+    office
+        .until("the last is parked", async || state(2).await.state == "waiting")
+        .await;
     assert_eq!(state(0).await.state, "passed");
     assert!(state(0).await.handled_at.is_some());
     assert_eq!(state(1).await.state, "parked");
@@ -169,21 +257,38 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     office.store().pulse().await.expect("pulse");
     let timeline = inspect::timeline(&*office.store(), late[0]).await.expect("timeline");
     assert_eq!(timeline.steps[0].state, "pending");
-    let unknown = inspect::timeline(&*office.store(), uuid::Uuid::now_v7()).await.expect_err("no such event");
+    let unknown = inspect::timeline(&*office.store(), uuid::Uuid::now_v7())
+        .await
+        .expect_err("no such event");
     assert_eq!(unknown.kind(), postroom::ErrorKind::NotFound);
 }
 
 /// Every act of an operator is kept with who did it.
 pub async fn the_operators_log_keeps_every_act(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Scripted::new("s").fails_on("poison").subscriber(1)));
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("poison").subscriber(1)),
+    );
     office.emit(&[("a", "poison")]).await;
     let which = Selection::default();
-    let letters = async || postroom::dead::list(office.fresh.db(), &which, None, 10).await.expect("list").len();
+    let letters = async || {
+        postroom::dead::list(office.fresh.db(), &which, None, 10)
+            .await
+            .expect("list")
+            .len()
+    };
     office.until("it is dead", async || letters().await == 1).await;
-    postroom::dead::discard(office.fresh.db(), &which, "kim", "not needed").await.expect("discard");
-    inspect::set_paused(&*office.store(), "s", true, "kim").await.expect("pause");
-    let acts = office.number("select count(*) from postroom.admin_audit where actor = 'kim'").await;
+    postroom::dead::discard(office.fresh.db(), &which, "kim", "not needed")
+        .await
+        .expect("discard");
+    inspect::set_paused(&*office.store(), "s", true, "kim")
+        .await
+        .expect("pause");
+    let acts = office
+        .number("select count(*) from postroom.admin_audit where actor = 'kim'")
+        .await;
     assert_eq!(acts, 2);
     office.stop().await;
 }

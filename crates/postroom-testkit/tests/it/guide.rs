@@ -1,5 +1,13 @@
 //! The guide's examples in other languages, run as they stand: what commits is an event, what rolls back is none.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,9 +20,14 @@ const GUIDE: &str = "../../docs/guide/emit-from-other-languages.md";
 /// The text of the guide's block with this title.
 fn block(title: &str) -> String {
     let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(GUIDE)).unwrap();
-    let mut lines = guide.lines().skip_while(|line| !(line.starts_with("```") && line.ends_with(&format!("title={title}"))));
+    let mut lines = guide
+        .lines()
+        .skip_while(|line| !(line.starts_with("```") && line.ends_with(&format!("title={title}"))));
     assert!(lines.next().is_some(), "the guide has no block {title}");
-    lines.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect()
+    lines
+        .take_while(|line| *line != "```")
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// Runs a program on the block, which it gets as a file.
@@ -23,21 +36,31 @@ fn run(title: &str, program: &str, arguments: impl FnOnce(&str) -> Vec<String>, 
     let file = folder.path().join("example");
     fs::write(&file, block(title)).unwrap();
     let mut command = Command::new(program);
-    command.args(arguments(&file.display().to_string())).envs(environment.iter().copied()).stdin(Stdio::from(fs::File::open(&file).unwrap()));
-    let output = command.output().unwrap_or_else(|error| panic!("run {program}: {error}"));
+    command
+        .args(arguments(&file.display().to_string()))
+        .envs(environment.iter().copied())
+        .stdin(Stdio::from(fs::File::open(&file).unwrap()));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("run {program}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{title}: {said}");
 }
 
 fn python() -> String {
-    std::env::var("POSTROOM_TEST_PYTHON").expect("POSTROOM_TEST_PYTHON is not set: run `cargo xtask test`, or `eval \"$(cargo xtask services up)\"`")
+    std::env::var("POSTROOM_TEST_PYTHON")
+        .expect("POSTROOM_TEST_PYTHON is not set: run `cargo xtask test`, or `eval \"$(cargo xtask services up)\"`")
 }
 
 /// Each example commits the order `…-1` and rolls back `…-2`.
 async fn only_the_first_is_an_event(fresh: &Fresh, order: &str) {
     fresh.pulse().await.unwrap();
     let page = fresh.read(Position::START, 100).await.unwrap();
-    let orders: Vec<&str> = page.entries.iter().map(|entry| entry.event.aggregate_id.as_str()).collect();
+    let orders: Vec<&str> = page
+        .entries
+        .iter()
+        .map(|entry| entry.event.aggregate_id.as_str())
+        .collect();
     assert_eq!(orders, [order]);
     let entry = &page.entries[0];
     assert_eq!(entry.event.event_type, "shop.order.placed.v1");
@@ -49,14 +72,24 @@ async fn only_the_first_is_an_event(fresh: &Fresh, order: &str) {
 async fn psql_emits_in_its_transaction() {
     let fresh = fresh::postgres().await;
     let url = fresh.url();
-    run("postgres-psql", "psql", |file| vec![url, "-v".into(), "ON_ERROR_STOP=1".into(), "-f".into(), file.into()], &[]);
+    run(
+        "postgres-psql",
+        "psql",
+        |file| vec![url, "-v".into(), "ON_ERROR_STOP=1".into(), "-f".into(), file.into()],
+        &[],
+    );
     only_the_first_is_an_event(&fresh, "psql-1").await;
 }
 
 #[tokio::test]
 async fn psycopg_emits_in_its_transaction() {
     let fresh = fresh::postgres().await;
-    run("postgres-psycopg", &python(), |file| vec![file.into()], &[("DATABASE_URL", &fresh.url())]);
+    run(
+        "postgres-psycopg",
+        &python(),
+        |file| vec![file.into()],
+        &[("DATABASE_URL", &fresh.url())],
+    );
     only_the_first_is_an_event(&fresh, "psycopg-1").await;
 }
 
@@ -68,7 +101,9 @@ async fn the_mysql_client_emits_in_its_transaction() {
     let (user, address) = server.split_once('@').unwrap();
     let (host, port) = address.split_once(':').unwrap();
     let user = user.split(':').next().unwrap();
-    let arguments = ["-h", host, "-P", port, "-u", user, database].map(str::to_owned).to_vec();
+    let arguments = ["-h", host, "-P", port, "-u", user, database]
+        .map(str::to_owned)
+        .to_vec();
     run("mysql", "mariadb", |_file| arguments, &[]);
     only_the_first_is_an_event(&fresh, "mysql-1").await;
 }
@@ -76,7 +111,12 @@ async fn the_mysql_client_emits_in_its_transaction() {
 #[tokio::test]
 async fn pymysql_emits_in_its_transaction() {
     let fresh = fresh::mysql().await;
-    run("mysql-pymysql", &python(), |file| vec![file.into()], &[("DATABASE_URL", &fresh.url())]);
+    run(
+        "mysql-pymysql",
+        &python(),
+        |file| vec![file.into()],
+        &[("DATABASE_URL", &fresh.url())],
+    );
     only_the_first_is_an_event(&fresh, "pymysql-1").await;
 }
 
@@ -84,6 +124,11 @@ async fn pymysql_emits_in_its_transaction() {
 async fn python_emits_into_sqlite_in_its_transaction() {
     let fresh = fresh::sqlite().await;
     let url = fresh.url();
-    run("sqlite", &python(), |file| vec![file.into()], &[("DATABASE_FILE", url.trim_start_matches("sqlite://"))]);
+    run(
+        "sqlite",
+        &python(),
+        |file| vec![file.into()],
+        &[("DATABASE_FILE", url.trim_start_matches("sqlite://"))],
+    );
     only_the_first_is_an_event(&fresh, "sqlite-1").await;
 }

@@ -3,11 +3,12 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::{Inspect, Migration, migration};
+use sea_orm::ConnectionTrait as _;
 
 use crate::config::Config;
 use crate::module;
 use crate::output::print;
-use crate::store::{Kind, PLATFORM, StoreUrl};
+use crate::store::PLATFORM;
 
 /// Bring the store's tables up to date
 ///
@@ -33,7 +34,8 @@ impl Migrate {
         let store = config.store.url.open().await?;
         let owners = owners(config, store.as_ref());
         if self.print {
-            return print(script(&config.store.url, &owners).trim_end());
+            let all: Vec<(&str, &[Migration])> = owners.iter().map(|(owner, all)| (*owner, all.as_slice())).collect();
+            return print(migration::script(store.db().get_database_backend(), &all).trim_end());
         }
         if self.down {
             return self.take_back(config, store.as_ref(), &owners).await;
@@ -81,30 +83,4 @@ fn owners(config: &Config, store: &dyn Inspect) -> Vec<(&'static str, Vec<Migrat
 
 fn name(migration: &Migration) -> String {
     format!("{:04}_{}", migration.number, migration.name)
-}
-
-/// Everything as one script that also records what it has done, so that `migrate` knows.
-fn script(url: &StoreUrl, owners: &[(&str, Vec<Migration>)]) -> String {
-    let (record, table) = match url.kind() {
-        Kind::Postgres => (include_str!("../../sql/record.postgres.sql"), "postroom.migration"),
-        Kind::Mysql => (include_str!("../../sql/record.mysql.sql"), "postroom_migration"),
-        Kind::Sqlite => (include_str!("../../sql/record.sqlite.sql"), "postroom_migration"),
-    };
-    // The clients of MySQL and MariaDB would otherwise end a procedure at its first semicolon.
-    let (begin, end) = match url.kind() {
-        Kind::Mysql => ("delimiter $$\n", "\n$$\ndelimiter ;"),
-        Kind::Postgres | Kind::Sqlite => ("", ""),
-    };
-    let mut script = format!("-- Which migrations are applied.\n{record}\n");
-    for (owner, migration) in owners
-        .iter()
-        .flat_map(|(owner, all)| all.iter().map(move |one| (owner, one)))
-    {
-        let (name, up) = (name(migration), migration.up.trim_end());
-        let values = format!("'{owner}', {}, '{}'", migration.number, migration.name);
-        script.push_str(&format!(
-            "-- {owner} {name}\n{begin}{up}{end}\ninsert into {table} (owner, number, name) values ({values});\n\n"
-        ));
-    }
-    script
 }

@@ -62,7 +62,9 @@ enum ReaderName {
 
 impl ReaderName {
     fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 }
 
@@ -193,7 +195,13 @@ impl Verify {
         let program = std::env::current_exe().context("find the running program")?;
         let mut command = Command::new(program);
         command
-            .args(["verify", "--reader", &self.reader.name(), "--relay-of", &run.workload.prefix])
+            .args([
+                "verify",
+                "--reader",
+                &self.reader.name(),
+                "--relay-of",
+                &run.workload.prefix,
+            ])
             .env("POSTROOM__STORE__URL", config.store.url.address()) // not in the arguments: it may hold a password
             .stdin(Stdio::null());
         Process::run(&mut command).context("start the relay's process")

@@ -1,6 +1,8 @@
 //! Faults at process level: relays that are killed or paused, databases that are restarted or away. Real processes, real
 //! signals, and the history checker at the end.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -23,8 +25,19 @@ struct Scene {
 
 impl Scene {
     async fn new(fresh: Fresh) -> Self {
-        let workload = Workload { prefix: "fault-".to_owned(), writers: 4, keys: 16, seed: 7 };
-        let scene = Self { fresh, run: Run { workload, reader: Reader::Own } };
+        let workload = Workload {
+            prefix: "fault-".to_owned(),
+            writers: 4,
+            keys: 16,
+            seed: 7,
+        };
+        let scene = Self {
+            fresh,
+            run: Run {
+                workload,
+                reader: Reader::Own,
+            },
+        };
         scene.run.prepare(&*scene.fresh).await.unwrap();
         scene
     }
@@ -68,8 +81,15 @@ impl Scene {
         let (tally, ()) = tokio::join!(writing, faulting);
         let tally = tally.unwrap();
         let (findings, history, truth) = self.run.finish(&*self.fresh, &CancellationToken::new()).await.unwrap();
-        assert!(findings.is_exact(), "{findings:?}\n{}", history.explain(&truth, 5).join("\n"));
-        assert!(findings.events > 100 && tally.commits > 0, "too little happened to prove anything: {findings:?}");
+        assert!(
+            findings.is_exact(),
+            "{findings:?}\n{}",
+            history.explain(&truth, 5).join("\n")
+        );
+        assert!(
+            findings.events > 100 && tally.commits > 0,
+            "too little happened to prove anything: {findings:?}"
+        );
     }
 }
 
@@ -86,23 +106,27 @@ async fn a_killed_holder_is_replaced_within_the_lease(fresh: Fresh) {
     let scene = Scene::new(fresh).await;
     let mut relays = [scene.relay(), scene.relay()];
     scene.run.until_registered(&*scene.fresh).await.unwrap();
-    scene.check(async {
-        scene.until_moving().await;
-        for _ in 0..2 {
-            until("somebody holds the lease", async || scene.holder().await.is_some()).await;
-            let holder = scene.holder().await.unwrap();
-            let killed_at = Instant::now();
-            let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
-            relays[at].kill9().unwrap();
-            until("another holds it", async || scene.holder().await.is_some_and(|now| now != holder)).await;
-            let took = killed_at.elapsed();
-            // The lease runs out, then the other looks once a second; the rest is this machine's load.
-            assert!(took < LEASE * 2 + Duration::from_secs(3), "take-over took {took:?}");
+    scene
+        .check(async {
             scene.until_moving().await;
-            relays[at] = scene.relay();
-        }
-    })
-    .await;
+            for _ in 0..2 {
+                until("somebody holds the lease", async || scene.holder().await.is_some()).await;
+                let holder = scene.holder().await.unwrap();
+                let killed_at = Instant::now();
+                let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
+                relays[at].kill9().unwrap();
+                until("another holds it", async || {
+                    scene.holder().await.is_some_and(|now| now != holder)
+                })
+                .await;
+                let took = killed_at.elapsed();
+                // The lease runs out, then the other looks once a second; the rest is this machine's load.
+                assert!(took < LEASE * 2 + Duration::from_secs(3), "take-over took {took:?}");
+                scene.until_moving().await;
+                relays[at] = scene.relay();
+            }
+        })
+        .await;
 }
 
 /// The holder is paused past its lease and wakes up: it has been replaced, stops itself, and nothing happens twice.
@@ -110,19 +134,27 @@ async fn a_paused_holder_cannot_move_anything(fresh: Fresh) {
     let scene = Scene::new(fresh).await;
     let mut relays = [scene.relay(), scene.relay()];
     scene.run.until_registered(&*scene.fresh).await.unwrap();
-    scene.check(async {
-        scene.until_moving().await;
-        let holder = scene.holder().await.unwrap();
-        let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
-        relays[at].stop().unwrap();
-        until("another holds it", async || scene.holder().await.is_some_and(|now| now != holder)).await;
-        scene.until_moving().await;
-        relays[at].cont().unwrap();
-        scene.until_moving().await;
-        assert_ne!(scene.holder().await, Some(holder), "the one that slept has not taken it back by itself");
-        assert!(relays[at].status().unwrap().is_none(), "it stops working, not running");
-    })
-    .await;
+    scene
+        .check(async {
+            scene.until_moving().await;
+            let holder = scene.holder().await.unwrap();
+            let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
+            relays[at].stop().unwrap();
+            until("another holds it", async || {
+                scene.holder().await.is_some_and(|now| now != holder)
+            })
+            .await;
+            scene.until_moving().await;
+            relays[at].cont().unwrap();
+            scene.until_moving().await;
+            assert_ne!(
+                scene.holder().await,
+                Some(holder),
+                "the one that slept has not taken it back by itself"
+            );
+            assert!(relays[at].status().unwrap().is_none(), "it stops working, not running");
+        })
+        .await;
 }
 
 /// The database is restarted in order and killed, then away for a while; the relay waits, goes on by itself, and all is exact.
@@ -130,20 +162,24 @@ async fn a_database_that_comes_back_is_found_again(mut server: Server, fresh: Fr
     let scene = Scene::new(fresh).await;
     let mut relay = scene.relay();
     scene.run.until_registered(&*scene.fresh).await.unwrap();
-    scene.check(async {
-        scene.until_moving().await;
-        server.restart().await.unwrap();
-        scene.until_moving().await;
-        server.kill().unwrap();
-        server.restart().await.unwrap();
-        scene.until_moving().await;
-        server.stop().await.unwrap();
-        sleep(LEASE * 2).await; // away longer than a lease: that is the fault itself
-        server.restart().await.unwrap();
-        scene.until_moving().await;
-        assert!(relay.status().unwrap().is_none(), "a relay does not end because its database is away");
-    })
-    .await;
+    scene
+        .check(async {
+            scene.until_moving().await;
+            server.restart().await.unwrap();
+            scene.until_moving().await;
+            server.kill().unwrap();
+            server.restart().await.unwrap();
+            scene.until_moving().await;
+            server.stop().await.unwrap();
+            sleep(LEASE * 2).await; // away longer than a lease: that is the fault itself
+            server.restart().await.unwrap();
+            scene.until_moving().await;
+            assert!(
+                relay.status().unwrap().is_none(),
+                "a relay does not end because its database is away"
+            );
+        })
+        .await;
 }
 
 mod sqlite {
