@@ -149,8 +149,9 @@ async fn main() {
             let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let mut set = tokio::task::JoinSet::new();
             let start = Instant::now();
+            let took: Arc<Mutex<Vec<f64>>> = Default::default();
             for w in 0..16 {
-                let (pool, committed) = (pool.clone(), committed.clone());
+                let (pool, committed, took) = (pool.clone(), committed.clone(), took.clone());
                 set.spawn(async move {
                     let mut conn = pool.acquire().await.unwrap();
                     let mut i = 0u32;
@@ -160,9 +161,11 @@ async fn main() {
                         i += 1;
                         let e = ev(w * 1000 + (i % 100) as usize);
                         let id = e.id;
+                        let t0 = Instant::now();
                         let mut tx = conn.begin().await.unwrap();
                         postroom_mysql::append(&mut tx, &[e]).await.unwrap();
                         tx.commit().await.unwrap();
+                        took.lock().unwrap().push(t0.elapsed().as_secs_f64() * 1e3);
                         committed.lock().unwrap().insert(id, Instant::now());
                     }
                 });
@@ -218,6 +221,14 @@ async fn main() {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             let (got, pulses) = h.await.unwrap();
             g.await.unwrap();
+            {
+                let mut t = took.lock().unwrap();
+                println!(
+                    "writer's own transaction: p50 {:.2} p99 {:.2} ms",
+                    pct(&mut t, 0.5),
+                    pct(&mut t, 0.99)
+                );
+            }
             let c = committed.lock().unwrap();
             let mut v: Vec<f64> = got
                 .iter()

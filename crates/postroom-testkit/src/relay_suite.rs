@@ -57,7 +57,9 @@ macro_rules! relay_suite {
             a_paused_route_waits_until_it_is_resumed
             a_replay_goes_to_one_route_only
             a_replay_can_have_its_effect_again
+            a_replay_respects_the_filter
             retention_removes_what_everybody_has
+            a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck
             a_timeline_shows_what_became_of_an_event

@@ -101,3 +101,65 @@ impl Batch<'_> {
         order
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+    use serde_json::value::RawValue;
+    use std::sync::Mutex;
+    use time::OffsetDateTime;
+
+    fn entry(id: i64, key: &str) -> Entry {
+        let payload = RawValue::from_string("1".into()).unwrap();
+        Entry {
+            id,
+            event: Event::new("t", "k", key, payload).unwrap(),
+            created_at: OffsetDateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_failure_on_its_lane_is_held_and_not_sent() {
+        let entries = [
+            entry(1, "a"),
+            entry(2, "b"),
+            entry(3, "a"),
+            entry(4, "b"),
+            entry(5, "a"),
+        ];
+        let entries: Vec<&Entry> = entries.iter().collect();
+        let sent = Mutex::new(Vec::new());
+        let deliver = async |at: usize| {
+            let id = entries[at].id;
+            tokio::task::yield_now().await;
+            sent.lock().unwrap().push(id);
+            if id == 3 {
+                Receipt::Refused("no".into())
+            } else {
+                Receipt::Delivered
+            }
+        };
+        let check = async |ordering: Ordering, expected_sent: &[i64], held: &[i64]| {
+            let batch = Batch {
+                entries: &entries,
+                ordering,
+            };
+            let receipts = batch.in_lanes(2, &deliver).await;
+            let mut sent = std::mem::take(&mut *sent.lock().unwrap());
+            sent.sort_unstable();
+            assert_eq!(sent, expected_sent, "{ordering:?}");
+            let found: Vec<i64> = entries
+                .iter()
+                .zip(&receipts)
+                .filter(|(_, r)| **r == Receipt::Held)
+                .map(|(e, _)| e.id)
+                .collect();
+            assert_eq!(found, held, "{ordering:?}");
+            assert_eq!(receipts[2], Receipt::Refused("no".into()));
+        };
+        check(Ordering::Key, &[1, 2, 3, 4], &[5]).await;
+        check(Ordering::Strict, &[1, 2, 3], &[4, 5]).await;
+        check(Ordering::None, &[1, 2, 3, 4, 5], &[]).await;
+    }
+}

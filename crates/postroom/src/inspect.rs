@@ -309,7 +309,7 @@ fn reason_of_transaction(transaction: &OpenTransaction) -> Option<Reason> {
         what: "transaction".into(),
         who: transaction.session.clone(),
         says: format!(
-            "has been open for {:.0} s; its own events wait for its commit, and retention for its end: {}",
+            "has been open for {:.0} s; its own events wait for its commit: {}",
             transaction.age_s, transaction.query
         ),
         next: "let it commit, or end that session".into(),

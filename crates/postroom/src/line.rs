@@ -306,10 +306,14 @@ impl Line {
             .await?
             .map(|wait| Instant::now() + wait);
         tx.commit().await?;
+        // A replay parks whatever its range holds; what is not for this route leaves again, undelivered.
+        let foreign: Vec<Parked> = due
+            .extract_if(.., |row| !self.route.takes(self.shard.number, &row.entry))
+            .collect();
         if work.probing {
             due.truncate(1);
         }
-        if due.is_empty() {
+        if due.is_empty() && foreign.is_empty() {
             return Ok(Turn::Moved);
         }
         let send: Vec<&Entry> = due.iter().map(|row| &row.entry).collect();
@@ -320,7 +324,11 @@ impl Line {
             return Ok(Turn::Down);
         }
         let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();
-        let settlement = self.judge().retried(&judged);
+        let mut settlement = self.judge().retried(&judged);
+        settlement.unpark.extend(foreign.iter().map(|row| row.entry.id));
+        settlement
+            .promote
+            .extend(foreign.iter().map(|row| row.entry.event.key()));
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
         let freed = settle(&tx, &self.shard, work.epoch, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)

@@ -117,9 +117,11 @@ pub fn script(backend: DbBackend, owners: &[(&str, &[Migration])]) -> String {
 }
 
 async fn prepare(db: &DatabaseConnection) -> Result<()> {
-    db.execute_unprepared(record_table(db.get_database_backend()))
+    let tx = table::begin(db).await?;
+    tx.execute_unprepared(record_table(db.get_database_backend()))
         .await
         .map_err(|source| Error::db("prepare the migration table", source))?;
+    tx.commit().await?;
     Ok(())
 }
 

@@ -179,11 +179,13 @@ pub(crate) async fn due(
     limit: u64,
 ) -> Result<Vec<Parked>> {
     let backend = tx.get_database_backend();
+    // One line goes by number; keys among each other go by who has waited longest.
+    let first = if ordering == Ordering::Strict { "id" } else { "next_at" };
     let mut heads = Query::select();
     rows_of(&mut heads, tx, shard)
         .and_where(Expr::col("state").eq(Parking::Retry.name()))
         .and_where(Expr::col("next_at").lte(db_now(backend)))
-        .order_by("next_at", Order::Asc)
+        .order_by(first, Order::Asc)
         .limit(limit);
     let heads = read_rows(tx, &heads).await?;
     if ordering != Ordering::Key || heads.is_empty() {

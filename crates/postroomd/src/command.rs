@@ -5,6 +5,7 @@ mod config;
 mod dead;
 mod doctor;
 mod emit;
+mod forget;
 mod migrate;
 mod pause;
 mod replay;
@@ -68,6 +69,7 @@ enum Command {
     Replay(replay::Replay),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Forget(forget::Forget),
     #[command(subcommand)]
     Config(config::Config),
     Doctor(doctor::Doctor),
@@ -100,6 +102,7 @@ impl Cli {
             Command::Replay(command) => command.run(&config).await,
             Command::Pause(command) => command.run(&config).await,
             Command::Resume(command) => command.run(&config).await,
+            Command::Forget(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postroom::dead::Selection;
 use postroom::inspect;
 use postroom::replay::{self, Range, Replay};
-use postroom::{Job, clock, table};
+use postroom::{Filter, Job, Subscriber, clock, table};
 
 use super::fixture::{Office, Scripted, noted};
 use crate::Fresh;
@@ -144,6 +144,39 @@ pub async fn a_replay_can_have_its_effect_again(fresh: Fresh) {
     office.stop().await;
 }
 
+/// A replay over everything delivers to a route only what its filter takes.
+pub async fn a_replay_respects_the_filter(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let other = Subscriber {
+        filter: Filter::any_of(["other.**"]),
+        ..Scripted::new("other").subscriber(3)
+    };
+    office.start(office.relay().subscriber(other));
+    office.emit(&[("a", "one"), ("a", "two")]).await;
+    office.until_settled("other").await;
+    let order = Replay {
+        route: "other".into(),
+        range: Range::default(),
+        per_second: 100,
+        again: false,
+    };
+    replay::start(office.fresh.db(), &order, "me").await.expect("replay");
+    let done = async || {
+        office
+            .number("select count(*) from postroom.outbox_replay where state = 'done'")
+            .await
+            == 1
+    };
+    office.until("the replay is done", done).await;
+    office
+        .until("nothing is parked", async || {
+            office.number("select count(*) from postroom.outbox_parked").await == 0
+        })
+        .await;
+    office.stop().await;
+    assert_eq!(office.effects("other").await, Vec::<String>::new());
+}
+
 /// Retention removes what every route has passed, and archives it if asked.
 pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
@@ -171,6 +204,21 @@ pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
     assert!(timeline.is_archived);
     office.stop().await;
     drop(slow);
+}
+
+/// A route that nobody works can be forgotten; it no longer holds back retention. One that is worked cannot.
+pub async fn a_route_is_forgotten_when_nobody_works_it(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.emit(&[("a", "one")]).await;
+    office.expect("s", &["one"]).await;
+    let refused = inspect::forget(&*office.store(), "s", "me")
+        .await
+        .expect_err("it is worked");
+    assert_eq!(refused.kind(), postroom::ErrorKind::Conflict, "{refused}");
+    office.stop().await;
+    inspect::forget(&*office.store(), "s", "me").await.expect("forget");
+    assert_eq!(office.number("select count(*) from postroom.outbox_cursor").await, 0);
 }
 
 /// Status shows every route and job.

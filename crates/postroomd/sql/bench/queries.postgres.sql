@@ -1,4 +1,4 @@
 -- Transactions of this database so far; ours are among them.
-select (xact_commit + xact_rollback)::bigint as queries
+select (xact_commit + xact_rollback)::text as queries
 from pg_stat_database
 where datname = current_database()

@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::{Inspect, Migration, migration};
-use sea_orm::ConnectionTrait as _;
 
 use crate::config::Config;
 use crate::module;

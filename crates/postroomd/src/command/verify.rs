@@ -3,7 +3,7 @@
 //! Writers do their worst for a while; the relay runs as a process of its own that is killed and started again; then the
 //! history checker compares what was committed with what had an effect.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ enum ReaderName {
     Own,
     /// `id > cursor`
     NaiveId,
-    /// Below pg_snapshot_xmin (PostgreSQL)
+    /// Below `pg_snapshot_xmin` (PostgreSQL)
     Xmin,
 }
 
@@ -187,11 +187,6 @@ impl Verify {
     }
 
     fn spawn_relay(&self, config: &Config, run: &Run) -> Result<Process> {
-        let reader = self
-            .reader
-            .to_possible_value()
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default();
         let program = std::env::current_exe().context("find the running program")?;
         let mut command = Command::new(program);
         command
@@ -211,7 +206,7 @@ impl Verify {
 /// Tells a person who watches how far it is.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{text}");
+        write!(std::io::stderr(), "\r\x1b[K{text}").unwrap_or_default(); // nobody is left to be told when this fails
     }
 }
 

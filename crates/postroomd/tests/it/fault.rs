@@ -1,7 +1,11 @@
 //! Faults at process level: relays that are killed or paused, databases that are restarted or away. Real processes, real
 //! signals, and the history checker at the end.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -71,6 +75,7 @@ impl Scene {
 
     /// Writes while `fault` happens, then checks that nothing was lost, invented, doubled or disordered.
     async fn check(&self, fault: impl Future<Output = ()>) {
+        let fault = Box::pin(fault);
         let stop = CancellationToken::new();
         let db = self.fresh.writers(4).await;
         let writing = self.run.workload.run(&db, &stop);
@@ -213,7 +218,7 @@ mod postgres {
     async fn a_database_that_comes_back_is_found_again() {
         let server = server::postgres(&[]).await;
         let fresh = fresh::postgres_on(&server.url()).await;
-        super::a_database_that_comes_back_is_found_again(server, fresh).await;
+        Box::pin(super::a_database_that_comes_back_is_found_again(server, fresh)).await;
     }
 }
 
@@ -234,6 +239,6 @@ mod mysql {
     async fn a_database_that_comes_back_is_found_again() {
         let server = server::mariadb(&[]).await;
         let fresh = fresh::mysql_on(&server.url()).await;
-        super::a_database_that_comes_back_is_found_again(server, fresh).await;
+        Box::pin(super::a_database_that_comes_back_is_found_again(server, fresh)).await;
     }
 }

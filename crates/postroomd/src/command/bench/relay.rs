@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::command::bench::figure::{Figure, Outcome, percentile};
-use crate::command::bench::limit;
+use crate::command::bench::limit::Limit;
 use crate::command::bench::paid;
 use crate::command::bench::progress;
 use crate::command::bench::receiver::{ROUTE, Receiver};
@@ -75,34 +75,52 @@ impl RelayBench {
 
     pub(super) async fn run(&self, site: &Site) -> Result<RelayResult> {
         let tally = Arc::new(Tally::default());
+        let mut limit = Limit::default();
         self.register(site, &tally).await?;
         let floor = site.last_id().await?; // in front of the backlog
         let events = self.write_backlog(site).await?;
-        tally.expect(events.len(), false);
-        let begun = Instant::now();
-        let relay = Running::start(site, self.to, &tally);
-        let events_per_s = tally.complete("delivering the backlog").await?.per_s(begun);
-        let (written, times) = self.deliver_steadily(site, &tally).await?;
-        relay.stop().await?;
-        let limit_events_per_s = match self.to {
+        let (half, other_half) = events.split_at(events.len() / 2);
+        if self.to == Receiver::Subscriber {
+            limit.have_effects(site, half).await?;
+        }
+        let (events_per_s, written, times) = self.deliver(site, &tally, events.len()).await?;
+        match self.to {
             Receiver::Subscriber => {
                 let effects = site.count("bench_effect").await?;
-                let expected = i64::try_from(events.len() + written.acks.len())?;
-                ensure!(effects == expected, "{expected} events had {effects} effects");
-                limit::effects_per_s(site, &events).await?
+                let expected = i64::try_from(half.len() + events.len() + written.acks.len())?;
+                ensure!(effects == expected, "there are {effects} effects instead of {expected}");
+                limit.have_effects(site, other_half).await?;
             }
-            Receiver::Null => limit::entries_per_s(site, floor).await?,
-        };
+            Receiver::Null => limit.read_entries(site, floor).await?,
+        }
         let waits = waits_ms(&written, &times)?;
         Ok(RelayResult {
             events_per_s,
             p50_ms: percentile(&waits, 0.50),
             p99_ms: percentile(&waits, 0.99),
-            limit_events_per_s,
-            ratio_to_limit: events_per_s / limit_events_per_s,
+            limit_events_per_s: limit.per_s(),
+            ratio_to_limit: events_per_s / limit.per_s(),
             achieved_per_s: written.per_s,
             asked_per_s: f64::from(self.rate),
         })
+    }
+
+    /// The relay's part: the backlog, then events as they come.
+    async fn deliver(
+        &self,
+        site: &Site,
+        tally: &Arc<Tally>,
+        backlog: usize,
+    ) -> Result<(f64, Written, HashMap<Uuid, Instant>)> {
+        tally.expect(backlog, false);
+        let begun = Instant::now();
+        let relay = Running::start(site, self.to, tally);
+        let events_per_s = tally.complete("delivering the backlog").await?.per_s(begun);
+        let steady = Steady::new(self.rate, self.seconds)?;
+        tally.expect(steady.len(), true);
+        let (written, arrivals) = tokio::join!(steady.write(&site.native), tally.complete("delivering as they come"));
+        relay.stop().await?;
+        Ok((events_per_s, written?, arrivals?.times.unwrap_or_default()))
     }
 
     /// Makes the route known, so that it begins in front of the backlog and not at the beginning of the log.
@@ -135,13 +153,6 @@ impl RelayBench {
             tx.commit().await.context("commit events")?;
         }
         Ok(events)
-    }
-
-    async fn deliver_steadily(&self, site: &Site, tally: &Arc<Tally>) -> Result<(Written, HashMap<Uuid, Instant>)> {
-        let steady = Steady::new(self.rate, self.seconds)?;
-        tally.expect(steady.len(), true);
-        let (written, arrivals) = tokio::join!(steady.write(&site.native), tally.complete("delivering as they come"));
-        Ok((written?, arrivals?.times.unwrap_or_default()))
     }
 }
 
