@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{process, requirements, tidy};
+use crate::{arrows, process, requirements, tidy};
 
 type Step = fn(&Workspace) -> Result<Outcome>;
 
@@ -19,6 +19,7 @@ enum Outcome {
 /// The fast ones first.
 const STEPS: &[(&str, Step)] = &[
     ("tidy", check_tidy),
+    ("arrows", check_arrows),
     ("requirements", check_requirements),
     ("format", check_format),
     ("clippy", check_clippy),
@@ -55,6 +56,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode> {
 
 fn check_tidy(workspace: &Workspace) -> Result<Outcome> {
     none(&tidy::problems(workspace)?)
+}
+
+fn check_arrows(workspace: &Workspace) -> Result<Outcome> {
+    none(&arrows::problems(&workspace.crates))
 }
 
 fn check_requirements(workspace: &Workspace) -> Result<Outcome> {

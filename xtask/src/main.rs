@@ -4,6 +4,7 @@
 //! stops those services, `bench` measures. The list of verbs does not grow.
 #![expect(clippy::print_stderr, reason = "a command-line tool tells a person what it does")]
 
+mod arrows;
 mod bench;
 mod check;
 mod process;

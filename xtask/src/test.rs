@@ -1,6 +1,9 @@
 //! The tests of the whole workspace against real services.
 
+use std::env;
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -15,6 +18,11 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let ready = Instant::now();
     let mut cargo = process::cargo();
     cargo.arg("test");
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // Tests mostly wait for their databases: more of them than cores.
+        let cores = thread::available_parallelism().map_or(2, NonZero::get);
+        cargo.env("RUST_TEST_THREADS", (cores * 2).to_string());
+    }
     if !names_packages(args) {
         cargo.arg("--workspace");
     }

@@ -145,7 +145,7 @@ async fn lock(tx: &DatabaseTransaction) -> Result<()> {
                 .map_err(doing)?;
         }
         DbBackend::MySql => {
-            let sql = "select get_lock(concat('postroom.migration.', database()), 60) = 1 as is_locked";
+            let sql = "select get_lock(concat('postroom.migration.', md5(database())), 60) = 1 as is_locked";
             let row = tx
                 .query_one_raw(Statement::from_string(DbBackend::MySql, sql))
                 .await
@@ -165,7 +165,7 @@ async fn lock(tx: &DatabaseTransaction) -> Result<()> {
 
 async fn unlock(tx: &DatabaseTransaction) -> Result<()> {
     if tx.get_database_backend() == DbBackend::MySql {
-        let statement = "do release_lock(concat('postroom.migration.', database()))";
+        let statement = "do release_lock(concat('postroom.migration.', md5(database())))";
         tx.execute_unprepared(statement)
             .await
             .map_err(|source| Error::db("let other migrators go on", source))?;

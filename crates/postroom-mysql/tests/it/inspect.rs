@@ -22,6 +22,9 @@ async fn the_backlog_counts_what_is_numbered_and_what_waits() {
         batch: 3,
         archive: false,
     };
+    fresh
+        .run("insert into postroom_outbox_cursor (route, shard, position) values ('r', 0, '0:0:5')")
+        .await;
     fresh.store.prune(&prune).await.unwrap();
     assert_eq!(backlog(0).await, 3, "what was removed is no backlog");
     fresh.gone().await;

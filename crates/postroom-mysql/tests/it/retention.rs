@@ -52,6 +52,14 @@ async fn the_slowest_cursor_holds_its_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_nothing_is_removed() {
+    let fresh = with_entries(3).await;
+    assert_eq!(fresh.store.prune(&ALL).await.unwrap(), 0);
+    assert_eq!(first(&fresh).await, 1);
+    fresh.gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_replay_holds_its_entries() {
     let fresh = with_entries(20).await;
     cursor(&fresh, "fast", 20).await;
@@ -70,6 +78,7 @@ async fn a_running_replay_holds_its_entries() {
 #[tokio::test(flavor = "multi_thread")]
 async fn young_entries_stay_and_batches_are_bounded() {
     let fresh = with_entries(20).await;
+    cursor(&fresh, "fast", 20).await;
     let hour = Prune {
         keep: Duration::from_secs(3600),
         ..ALL
@@ -88,6 +97,7 @@ async fn young_entries_stay_and_batches_are_bounded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_removed_is_archived_if_asked() {
     let fresh = with_entries(20).await;
+    cursor(&fresh, "fast", 20).await;
     let archive = Prune {
         archive: true,
         batch: 8,
@@ -103,6 +113,7 @@ async fn what_is_removed_is_archived_if_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_that_prune_at_once_take_turns() {
     let fresh = with_entries(400).await;
+    cursor(&fresh, "fast", 400).await;
     let other = fresh.second().await;
     settle(&fresh.store).await; // tells the other what is on disk
     let archive = Prune {
@@ -126,6 +137,7 @@ async fn two_processes_that_prune_at_once_take_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_go_on_after_everything_was_removed() {
     let fresh = with_entries(3).await;
+    cursor(&fresh, "fast", 3).await;
     assert_eq!(fresh.store.prune(&ALL).await.unwrap(), 3);
     fresh.commit("next").await;
     assert_eq!(settle(&fresh.store).await, 4);

@@ -256,7 +256,7 @@ pub async fn status_shows_routes_and_jobs(fresh: Fresh) {
 pub async fn why_names_what_is_stuck(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
-    office.start(office.relay().subscriber(postroom::Subscriber {
+    office.start(office.relay().subscriber(Subscriber {
         dead: postroom::Dead::Hold,
         ..script.subscriber(1)
     }));

@@ -11,6 +11,7 @@
 mod failure;
 mod fault;
 mod guide;
+mod open_transaction;
 mod process;
 mod relay;
 mod server;
