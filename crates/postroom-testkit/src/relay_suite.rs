@@ -50,6 +50,8 @@ macro_rules! relay_suite {
             a_destination_that_is_down_is_probed_and_then_drained
             what_waits_survives_a_restart
             two_operators_retry_at_once
+            dead_letters_of_one_key_are_retried_in_order
+            a_swallowed_error_costs_nobody_else_an_effect
         );
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due

@@ -213,6 +213,22 @@ pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard) -> Result<Curs
     })
 }
 
+/// Where the shards of a route stand.
+pub(crate) async fn positions(tx: &DatabaseTransaction, route: &str) -> Result<Vec<Position>> {
+    let mut select = Query::select();
+    select
+        .column("position")
+        .from(table::named(tx, Table::Cursor))
+        .and_where(Expr::col("route").eq(route));
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read cursors", source))?;
+    rows.iter()
+        .map(|row| row.try_get::<String>("", "position")?.parse())
+        .collect()
+}
+
 /// Writes progress, if the lease is still ours: this row lock is the fence of everything else in the transaction.
 pub(crate) async fn advance(
     tx: &DatabaseTransaction,
@@ -238,15 +254,36 @@ pub(crate) async fn advance(
         .await
         .map_err(|source| Error::db("write progress", source))?;
     if moved.rows_affected() == 0 {
-        return Err(Error::new(
-            ErrorKind::Deposed,
-            format!(
-                "another relay has taken over route {:?} shard {}",
-                shard.route, shard.number
-            ),
-        ));
+        return Err(deposed(shard));
     }
     Ok(())
+}
+
+/// Locks a shard's row, if the lease is still ours.
+pub(crate) async fn fence(tx: &DatabaseTransaction, shard: &Shard, epoch: i64) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("is_paused", Expr::col("is_paused"))
+        .and_where(at(shard))
+        .and_where(Expr::col("epoch").eq(epoch));
+    let found = tx
+        .execute(&update)
+        .await
+        .map_err(|source| Error::db("lock a cursor", source))?;
+    if found.rows_affected() == 0 {
+        Err(deposed(shard))
+    } else {
+        Ok(())
+    }
+}
+
+fn deposed(shard: &Shard) -> Error {
+    let says = format!(
+        "another relay has taken over route {:?} shard {}",
+        shard.route, shard.number
+    );
+    Error::new(ErrorKind::Deposed, says)
 }
 
 /// Locks the rows of a route, so that what an operator changes and what its relay settles happen one after the other.

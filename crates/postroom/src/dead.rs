@@ -94,6 +94,9 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Park
                 OnConflict::columns(["route", "id"])
                     .update_columns(["attempts", "error"])
                     .value("state", "dead")
+                    .value("reason", Expr::cust("null"))
+                    .value("decided_at", Expr::cust("null"))
+                    .value("decided_by", Expr::cust("null"))
                     .value("dead_at", db_now(backend))
                     .to_owned(),
             );
@@ -123,7 +126,9 @@ pub async fn list(
     if let Some(before) = before {
         select.and_where(Expr::col("dead_id").lt(before));
     }
-    read_rows(&tx, &select).await
+    let letters = read_rows(&tx, &select).await?;
+    tx.commit().await?;
+    Ok(letters)
 }
 
 /// Puts dead letters back in front of their keys; answers how many.
@@ -147,14 +152,16 @@ enum Decision {
 }
 
 async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decision: &Decision) -> Result<u64> {
-    let mut decided = 0;
+    let (mut decided, mut after) = (0, 0);
     loop {
         let tx = table::begin(db).await?;
-        let letters = undecided(&tx, which).await?;
+        let letters = undecided(&tx, which, after).await?;
         if letters.is_empty() {
+            tx.rollback().await?;
             break;
         }
         decided += letters.len() as u64;
+        after = letters.last().map_or(after, |letter| letter.dead_id); // one that dies again meanwhile is not decided twice
         for letter in &letters {
             apply(&tx, letter, actor, decision).await?;
         }
@@ -174,13 +181,14 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
 }
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one.
-async fn undecided(tx: &DatabaseTransaction, which: &Selection) -> Result<Vec<DeadLetter>> {
+async fn undecided(tx: &DatabaseTransaction, which: &Selection, after: i64) -> Result<Vec<DeadLetter>> {
     let which = Selection {
         state: Some("dead"),
         ..which.clone()
     };
     let mut select = Query::select();
     rows(&mut select, tx, &which)
+        .and_where(Expr::col("dead_id").gt(after))
         .order_by("dead_id", Order::Asc)
         .limit(BATCH);
     let routes: HashSet<String> = read_rows(tx, &select)
@@ -204,18 +212,15 @@ async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decis
         route: letter.route.clone(),
         number: letter.shard,
     };
-    // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in front.
+    // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in. The line, woken by
+    // the signal, puts what is parked into order.
     parked::remove(tx, &letter.route, &[letter.entry.id]).await?;
     let (state, action, reason) = match decision {
         Decision::Retry => {
-            parked::yield_to(tx, &shard, &letter.entry).await?;
             parked::insert(tx, &shard, "dead", &[again(letter)]).await?;
             ("retried", "dead.retry", None)
         }
-        Decision::Discard(reason) => {
-            parked::promote(tx, &shard, HashSet::from([letter.entry.event.key()])).await?;
-            ("discarded", "dead.discard", Some(reason.clone()))
-        }
+        Decision::Discard(reason) => ("discarded", "dead.discard", Some(reason.clone())),
     };
     let mut update = Query::update();
     update
@@ -242,7 +247,7 @@ async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decis
 fn again(letter: &DeadLetter) -> Parked {
     Parked {
         entry: letter.entry.clone(),
-        state: Parking::Retry,
+        state: Parking::Wait,
         attempts: 0,
         delay: Duration::ZERO,
         error: Some(letter.error.clone()),

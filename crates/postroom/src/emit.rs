@@ -29,15 +29,20 @@ pub async fn emit<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E) 
 ///
 /// Lock (or change) the aggregate *before* you append: that is what gives its events an order.
 pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
-    let backend = tx.get_database_backend();
     for event in events {
         event.check()?;
     }
+    insert(tx, events).await
+}
+
+/// Appends envelopes that were checked when they were taken in.
+pub(crate) async fn insert(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
+    let backend = tx.get_database_backend();
     let target = match backend {
         DbBackend::MySql => Table::Incoming,
         _ => Table::Outbox,
     };
-    for chunk in events.chunks(ROWS_MAX) {
+    for chunk in table::batches(events, ROWS_MAX, |event| event.payload.get().len()) {
         let mut insert = Query::insert();
         insert.into_table(table::named(tx, target)).columns(EVENT_COLUMNS);
         for event in chunk {

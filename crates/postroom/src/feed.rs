@@ -81,6 +81,11 @@ impl Feed {
         Ok(Slice { page, begin: 0 })
     }
 
+    /// Forgets everything, for example because the database may have been restored behind our back.
+    pub(crate) fn clear(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Looks for a kept page that contains the position in its middle.
     fn inside_kept(&self, after: Position) -> Option<Slice> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

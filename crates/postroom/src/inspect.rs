@@ -16,6 +16,7 @@ use crate::dead::{self, DeadLetter, Selection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{self, JobStatus};
 use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
+use crate::replay;
 use crate::table::{self, Table, event_exprs, read_entry, read_time, uuid_value};
 
 /// Everything there is to see at a glance.
@@ -167,6 +168,7 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
             .await
             .map_err(|source| Error::db("forget a route", source))?;
     }
+    replay::cancel_of(&tx, route).await?;
     audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
     cursor::signal(&tx).await?;
     tx.commit().await?;

@@ -4,9 +4,11 @@
 //! leaves a claim that runs out.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{db_now, db_now_plus, read_stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inbox;
+use crate::judge::storable;
 use crate::outbox::{Outbox, Prune, Pulse};
 use crate::table::{self, Table};
 
@@ -25,6 +28,8 @@ use crate::table::{self, Table};
 const BATCH: u32 = 1_000;
 /// Between two steps of a job that goes on.
 const NEXT_STEP: Duration = Duration::from_secs(1);
+/// Between two tries at what is due.
+const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 /// How often a job that nobody asked for looks all the same.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -125,6 +130,8 @@ pub(crate) struct JobRunner {
     pub(crate) outbox: Arc<dyn Outbox>,
     pub(crate) owner: String,
     pub(crate) pulse: watch::Receiver<Pulse>,
+    /// What operators had changed when the job last ran.
+    pub(crate) signal: i64,
 }
 
 impl JobRunner {
@@ -132,6 +139,7 @@ impl JobRunner {
     pub(crate) async fn run(mut self, job: Job, stop: CancellationToken) -> Result<()> {
         let mut did = 1; // a job that was under way when the last process ended goes on
         while self.wait(&job, did, &stop).await {
+            self.signal = self.pulse.borrow().signal; // before the work: a signal during it is news
             did = self.attempt(&job).await.unwrap_or_else(|error| {
                 tracing::warn!(job = %job.name, error = error.report(), "job could not be run");
                 0
@@ -146,7 +154,7 @@ impl JobRunner {
             match job.when {
                 When::Signalled if did > 0 => tokio::time::sleep(NEXT_STEP).await,
                 When::Signalled => {
-                    let known = self.pulse.borrow().signal;
+                    let known = self.signal;
                     let news = self.pulse.wait_for(|pulse| pulse.signal != known);
                     // Whoever worked on it may have died without a signal.
                     drop(tokio::time::timeout(LOOK, news).await);
@@ -154,6 +162,9 @@ impl JobRunner {
                 // Processes look a little apart, so that they do not all claim at once.
                 When::Every(every) => tokio::time::sleep(every.mul_f64(0.9 + rand::random::<f64>() * 0.2)).await,
                 When::ScheduleDue => {
+                    if did == 0 {
+                        tokio::time::sleep(CLAIM_AGAIN).await; // it failed, or another process does it
+                    }
                     let is_due = |pulse: &Pulse| pulse.due_in.is_some_and(|due| due.is_zero());
                     if self.pulse.changed().await.is_err() || self.pulse.wait_for(is_due).await.is_err() {
                         std::future::pending::<()>().await;
@@ -170,8 +181,14 @@ impl JobRunner {
             return Ok(0);
         }
         let begun = Instant::now();
-        let outcome = match tokio::time::timeout(job.timeout, (job.work)(Arc::clone(&self.outbox))).await {
-            Ok(outcome) => outcome,
+        let outcome = match tokio::time::timeout(
+            job.timeout,
+            AssertUnwindSafe((job.work)(Arc::clone(&self.outbox))).catch_unwind(),
+        )
+        .await
+        {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_panic)) => Err(Error::new(ErrorKind::Failed, "the job panicked")),
             Err(_elapsed) => Err(Error::new(
                 ErrorKind::Failed,
                 format!("the job took longer than its {:?}", job.timeout),
@@ -219,7 +236,7 @@ impl JobRunner {
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!(job = %job.name, error = error.report(), "job failed");
-                Some(error.report())
+                Some(storable(&error.report()))
             }
         };
         let pause = match job.when {

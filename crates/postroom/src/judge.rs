@@ -12,6 +12,9 @@ use crate::parked::{Parked, Parking};
 use crate::retry::Verdict;
 use crate::route::{Dead, Lane, Lanes, Ordering, Route};
 
+/// How much of an error is kept.
+const ERROR_CHARS_MAX: usize = 4_000;
+
 /// What one delivery changes, to be written in one transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settlement {
@@ -29,8 +32,8 @@ pub(crate) struct Settlement {
     pub(crate) dead: Vec<Parked>,
     /// Lanes that stand still from now on.
     pub(crate) blocked: Vec<Lane>,
-    /// Keys whose first parked row went away.
-    pub(crate) promote: HashSet<Key>,
+    /// Keys that a parked row left.
+    pub(crate) left: HashSet<Key>,
     /// The destination cannot be reached: nothing is settled, the route waits.
     pub(crate) down: Option<String>,
 }
@@ -104,7 +107,7 @@ impl Judge<'_> {
                 Receipt::Delivered => {
                     settlement.delivered += 1;
                     settlement.unpark.push(row.entry.id);
-                    settlement.promote.insert(key);
+                    settlement.left.insert(key);
                     continue;
                 }
                 Receipt::Held => continue,
@@ -123,7 +126,7 @@ impl Judge<'_> {
                 }
                 Fate::Dead(row) => {
                     settlement.unpark.push(row.entry.id);
-                    settlement.promote.insert(key);
+                    settlement.left.insert(key);
                     settlement.dead.push(row);
                 }
             }
@@ -150,7 +153,7 @@ impl Judge<'_> {
         let attempts = row.attempts + u32::from(counts);
         let row = Parked {
             attempts,
-            error: Some(error.to_owned()),
+            error: Some(storable(error)),
             failed_at: row.failed_at.or(Some(self.now)),
             ..row
         };
@@ -184,6 +187,11 @@ impl Judge<'_> {
             }
         }
     }
+}
+
+/// What somebody else said, as every database can store it.
+pub(crate) fn storable(error: &str) -> String {
+    error.chars().filter(|c| *c != '\0').take(ERROR_CHARS_MAX).collect()
 }
 
 fn fresh(entry: &Entry) -> Parked {
@@ -366,6 +374,12 @@ mod tests {
     }
 
     #[test]
+    fn what_others_say_can_be_stored() {
+        assert_eq!(storable("a\0b"), "ab");
+        assert_eq!(storable(&"x".repeat(10_000)).len(), 4_000);
+    }
+
+    #[test]
     fn a_retried_entry_leaves_stays_or_dies() {
         let check = |dead: Dead, attempts: u32, receipt: Receipt, expected: (usize, usize, usize, usize)| {
             let route = route(Ordering::Key, dead, 3);
@@ -379,12 +393,7 @@ mod tests {
                 roll: 0.0,
             }
             .retried(&[(&row, receipt.clone())]);
-            let counts = (
-                done.unpark.len(),
-                done.change.len(),
-                done.dead.len(),
-                done.promote.len(),
-            );
+            let counts = (done.unpark.len(), done.change.len(), done.dead.len(), done.left.len());
             assert_eq!(counts, expected, "{dead:?} {attempts} {receipt:?}");
         };
         check(Dead::Skip, 1, Receipt::Delivered, (1, 0, 0, 1));

@@ -1,8 +1,10 @@
 //! A line: the loop that works one shard of a route while this process holds its lease.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -114,6 +116,7 @@ impl Line {
                     tracing::warn!(route = %self.route.name, shard = self.shard.number, error = error.report(), "relay turn failed");
                     self.vitals.behind(&self.name, None);
                     work = None; // whether a commit that failed has happened is the database's to say
+                    self.feed.clear(); // and so is whether it is still the same history
                     backoff.wait(stop).await;
                 }
             }
@@ -146,10 +149,9 @@ impl Line {
     async fn load(&self, epoch: i64) -> Result<Work> {
         let signal = self.pulse.borrow().signal;
         let tx = table::begin(self.feed.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
         let cursor = cursor::read(&tx, &self.shard).await?;
-        if cursor.epoch != epoch {
-            return Err(Error::new(ErrorKind::Deposed, "the lease has another epoch"));
-        }
+        parked::arrange(&tx, &self.shard, self.route.ordering, None).await?;
         let work = Work {
             epoch,
             position: cursor.position,
@@ -175,7 +177,8 @@ impl Line {
             .filter(|work| work.position != work.settled)
             .map(|work| work.settled_at + LAZY_SETTLE);
         let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
-        let until = lazy.into_iter().chain(due).min();
+        // Without a live lease there is nothing to do in time; a renewal wakes the line.
+        let until = lazy.into_iter().chain(due).min().filter(|_| self.is_live());
         let sleep = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until.into()).await,
@@ -221,7 +224,7 @@ impl Line {
     async fn read_on(&self, work: &mut Work) -> Result<Turn> {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
         if is_stopped || work.parked >= PARKED_MAX {
-            self.vitals.behind(&self.name, Some("entries are parked"));
+            self.vitals.behind(&self.name, None);
             return Ok(Turn::Idle);
         }
         let slice = self.feed.read(work.position).await?;
@@ -282,7 +285,8 @@ impl Line {
             .map(|row| row.delay)
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
-        settle(&tx, &self.shard, work.epoch, position, settlement).await?;
+        let lease = (work.epoch, self.route.ordering);
+        settle(&tx, &self.shard, lease, position, settlement).await?;
         commit(tx).await?;
         work.settled_to(position);
         work.parked += parked;
@@ -300,7 +304,7 @@ impl Line {
 
     /// Tries parked entries whose time has come, each with what waits behind it.
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
-        let tx = table::begin(self.feed.outbox().db()).await?;
+        let tx = table::look(self.feed.outbox().db()).await?;
         let mut due = parked::due(&tx, &self.shard, self.route.ordering, DUE_MAX).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
@@ -318,7 +322,11 @@ impl Line {
         }
         let send: Vec<&Entry> = due.iter().map(|row| &row.entry).collect();
         let (receipts, tx) = self.deliver(&send).await?;
-        if let Some(reason) = all_unavailable(&receipts) {
+        let now = clock::now();
+        let is_expired = due
+            .iter()
+            .any(|row| self.route.retry.is_expired(row.entry.created_at, now));
+        if let Some(reason) = all_unavailable(&receipts).filter(|_| !is_expired) {
             self.vitals.behind(&self.name, Some(&reason));
             work.probing = true;
             return Ok(Turn::Down);
@@ -326,11 +334,15 @@ impl Line {
         let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();
         let mut settlement = self.judge().retried(&judged);
         settlement.unpark.extend(foreign.iter().map(|row| row.entry.id));
-        settlement
-            .promote
-            .extend(foreign.iter().map(|row| row.entry.event.key()));
+        settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
+        self.settle_retried(work, tx, settlement).await?;
+        Ok(Turn::Moved)
+    }
+
+    async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
-        let freed = settle(&tx, &self.shard, work.epoch, work.position, settlement).await?;
+        let lease = (work.epoch, self.route.ordering);
+        let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
@@ -344,8 +356,10 @@ impl Line {
         for key in freed {
             work.lanes.remove(&Lane::Key(key));
         }
-        self.vitals.moved(&self.name, delivered);
-        Ok(Turn::Moved)
+        if gone > 0 {
+            self.vitals.moved(&self.name, delivered);
+        }
+        Ok(())
     }
 
     /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
@@ -359,7 +373,8 @@ impl Line {
                     entries: send,
                     ordering: self.route.ordering,
                 };
-                let mut receipts = destination.deliver(&batch).await;
+                let delivery = AssertUnwindSafe(destination.deliver(&batch)).catch_unwind();
+                let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
                 receipts.resize(
                     send.len(),
                     Receipt::Unavailable("the destination gave no receipt".to_owned()),

@@ -1,8 +1,8 @@
 //! Parked entries: those that wait for a retry, and those that wait behind one on their lane.
 //!
 //! A row is a copy of its entry, so that parking never holds back retention. Per lane the first row is `retry` (due at
-//! `next_at`) or `held` (an operator must decide); all rows behind it are `wait`. Whoever removes a first row promotes the
-//! next one in the same transaction.
+//! `next_at`) or `held` (an operator must decide); the rows behind it are `wait`. Operators only put rows in and take
+//! rows out; the line, which knows what a lane is, puts them into order with [`arrange`].
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::cursor::{Shard, number};
 use crate::error::{Error, Result};
 use crate::event::Key;
 use crate::outbox::Entry;
-use crate::route::{Lanes, Ordering};
+use crate::route::{Lane, Lanes, Ordering};
 use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_entry, read_time};
 
 /// Rows in one statement.
@@ -80,7 +80,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str
         "failed_at",
         "origin",
     ];
-    for rows in parked.chunks(ROWS_MAX) {
+    for rows in table::batches(parked, ROWS_MAX, |row| row.entry.event.payload.get().len()) {
         let mut insert = Query::insert();
         insert
             .into_table(table::named(tx, Table::Parked))
@@ -116,20 +116,28 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str
 
 /// Which lanes of a shard stand still.
 pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ordering) -> Result<Lanes> {
-    let backend = tx.get_database_backend();
+    // Where each entry is its own lane, no later one can meet it.
+    if ordering == Ordering::None {
+        return Ok(Lanes::new());
+    }
     let mut select = Query::select();
-    match ordering {
-        // Every row matters only where each entry is its own lane; then no later one can meet it.
-        Ordering::None => return Ok(Lanes::new()),
-        Ordering::Strict => rows_of(&mut select, tx, shard).limit(1),
-        Ordering::Key => rows_of(&mut select, tx, shard).and_where(Expr::col("state").ne(Parking::Wait.name())),
-    };
+    select
+        .distinct()
+        .columns(["aggregate_type", "aggregate_id"])
+        .from(table::named(tx, Table::Parked))
+        .and_where(of(shard));
+    if ordering == Ordering::Strict {
+        select.limit(1);
+    }
     let rows = tx
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read which keys are parked", source))?;
     rows.iter()
-        .map(|row| Ok(ordering.lane(&read_entry(row, backend, "id")?)))
+        .map(|row| match ordering {
+            Ordering::Strict => Ok(Lane::Line),
+            _ => Ok(Lane::Key(read_key(row)?)),
+        })
         .collect()
 }
 
@@ -209,23 +217,6 @@ pub(crate) async fn due(
     Ok(rows)
 }
 
-/// Makes later rows of the entry's key wait, because the entry is about to go first.
-pub(crate) async fn yield_to(tx: &DatabaseTransaction, shard: &Shard, entry: &Entry) -> Result<()> {
-    let mut update = Query::update();
-    update
-        .table(table::named(tx, Table::Parked))
-        .value("state", Parking::Wait.name())
-        .value("next_at", Expr::cust("null"))
-        .and_where(of(shard))
-        .and_where(among(HashSet::from([entry.event.key()])))
-        .and_where(Expr::col("id").gt(entry.id))
-        .and_where(Expr::col("state").eq(Parking::Retry.name()));
-    tx.execute(&update)
-        .await
-        .map_err(|source| Error::db("let a retried entry go first", source))?;
-    Ok(())
-}
-
 /// Removes rows that were delivered or given up.
 pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -> Result<()> {
     for ids in ids.chunks(ROWS_MAX) {
@@ -267,45 +258,91 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) 
     Ok(())
 }
 
-/// Makes the first row of each of these keys due, if it only waited; answers the keys that have no row any more.
-pub(crate) async fn promote(tx: &DatabaseTransaction, shard: &Shard, keys: HashSet<Key>) -> Result<HashSet<Key>> {
-    if keys.is_empty() {
-        return Ok(keys);
+/// Puts the rows of these keys (or of the whole shard) into order: the first of a lane is due unless it is held, the others
+/// wait. Answers those of the keys that have no row any more.
+pub(crate) async fn arrange(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    ordering: Ordering,
+    keys: Option<HashSet<Key>>,
+) -> Result<HashSet<Key>> {
+    if keys.as_ref().is_some_and(HashSet::is_empty) {
+        return Ok(HashSet::new());
     }
-    let backend = tx.get_database_backend();
-    let mut empty = keys.clone();
+    let (firsts, kept) = firsts(tx, shard, ordering, keys.as_ref()).await?;
+    let within = |wanted: Option<&HashSet<Key>>| match (ordering, wanted) {
+        (Ordering::Key, Some(keys)) => of(shard).and(among(keys.clone())),
+        _ => of(shard),
+    };
+    if ordering != Ordering::None {
+        let mut wait = Query::update();
+        wait.table(table::named(tx, Table::Parked))
+            .value("state", Parking::Wait.name())
+            .value("next_at", Expr::cust("null"))
+            .and_where(within(keys.as_ref()))
+            .and_where(Expr::col("state").eq(Parking::Retry.name()))
+            .and_where(Expr::col("id").is_not_in(firsts.iter().copied()));
+        tx.execute(&wait)
+            .await
+            .map_err(|source| Error::db("let parked entries wait", source))?;
+    }
+    let mut due = Query::update();
+    due.table(table::named(tx, Table::Parked))
+        .value("state", Parking::Retry.name())
+        .value("next_at", db_now(tx.get_database_backend()))
+        .and_where(of(shard))
+        .and_where(Expr::col("state").eq(Parking::Wait.name()));
+    if ordering != Ordering::None {
+        due.and_where(Expr::col("id").is_in(firsts));
+    }
+    tx.execute(&due)
+        .await
+        .map_err(|source| Error::db("make parked entries due", source))?;
+    Ok(keys
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|key| !kept.contains(key))
+        .collect())
+}
+
+/// The first row of each lane, and which keys have rows.
+async fn firsts(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    ordering: Ordering,
+    keys: Option<&HashSet<Key>>,
+) -> Result<(Vec<i64>, HashSet<Key>)> {
     let mut select = Query::select();
     select
         .columns(["aggregate_type", "aggregate_id"])
         .expr_as(Expr::col("id").min(), "first")
         .from(table::named(tx, Table::Parked))
         .and_where(of(shard))
-        .and_where(among(keys))
         .group_by_columns(["aggregate_type", "aggregate_id"]);
+    if let (Ordering::Key, Some(keys)) = (ordering, keys) {
+        select.and_where(among(keys.clone()));
+    }
     let rows = tx
         .query_all(&select)
         .await
-        .map_err(|source| Error::db("find what waits next", source))?;
+        .map_err(|source| Error::db("find the first of each lane", source))?;
+    let mut kept = HashSet::with_capacity(rows.len());
     let mut firsts = Vec::with_capacity(rows.len());
     for row in &rows {
-        empty.remove(&Key {
-            aggregate_type: row.try_get("", "aggregate_type")?,
-            aggregate_id: row.try_get("", "aggregate_id")?,
-        });
+        kept.insert(read_key(row)?);
         firsts.push(row.try_get::<i64>("", "first")?);
     }
-    let mut update = Query::update();
-    update
-        .table(table::named(tx, Table::Parked))
-        .value("state", Parking::Retry.name())
-        .value("next_at", db_now(backend))
-        .and_where(Expr::col("route").eq(shard.route.as_str()))
-        .and_where(Expr::col("state").eq(Parking::Wait.name()))
-        .and_where(Expr::col("id").is_in(firsts));
-    tx.execute(&update)
-        .await
-        .map_err(|source| Error::db("promote what waits next", source))?;
-    Ok(empty)
+    if ordering == Ordering::Strict {
+        firsts = firsts.into_iter().min().into_iter().collect();
+    }
+    Ok((firsts, kept))
+}
+
+fn read_key(row: &QueryResult) -> Result<Key> {
+    Ok(Key {
+        aggregate_type: row.try_get("", "aggregate_type")?,
+        aggregate_id: row.try_get("", "aggregate_id")?,
+    })
 }
 
 fn of(shard: &Shard) -> Expr {

@@ -132,6 +132,7 @@ impl Relay {
             outbox: self.outbox,
             owner,
             pulse: heart.subscribe(),
+            signal: 0,
         };
         let jobs = self.jobs.into_iter().chain([schedule::job(), replay::job()]);
         for job in jobs {
@@ -159,6 +160,13 @@ impl Relay {
     }
 
     fn check(&self) -> Result<()> {
+        let mut jobs = HashSet::from(["schedule", "replay"]);
+        if let Some(job) = self.jobs.iter().find(|job| !jobs.insert(&job.name)) {
+            return Err(Error::invalid(format!(
+                "two jobs are named {:?}; give each its own name",
+                job.name
+            )));
+        }
         let mut names = HashSet::new();
         for route in &self.routes {
             if !names.insert(route.name.as_str()) {

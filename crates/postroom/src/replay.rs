@@ -3,7 +3,7 @@
 //! A replay parks the entries it selects, a few each second; the route's own line then delivers them like any entry that is
 //! due again, in order with what is new on their keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use crate::audit;
 use crate::clock::stamp;
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Key;
 use crate::inbox;
 use crate::job::{Job, When};
 use crate::outbox::{Entry, Outbox};
@@ -25,7 +24,9 @@ use crate::route::Filter;
 use crate::table::{self, Table, event_exprs, json_value, read_entry};
 
 /// Entries looked at in one step.
-const STEP: u64 = 5_000;
+const STEP: u64 = 500;
+/// A replay waits while its route has this many entries parked.
+const PARKED_MAX: u64 = 5_000;
 
 /// Which entries to deliver again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -68,18 +69,59 @@ pub struct Replay {
     pub again: bool,
 }
 
-/// Begins a replay; a relay carries it out. Answers its number.
-pub async fn start(db: &DatabaseConnection, replay: &Replay, actor: &str) -> Result<i64> {
+/// Begins a replay of what the route has passed already; a relay carries it out. Answers its number.
+pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<i64> {
     if replay.per_second == 0 {
         return Err(Error::invalid("per_second is 0; give at least 1"));
     }
-    let tx = table::begin(db).await?;
+    outbox.pulse().await?;
+    let unread = first_unread(outbox, &replay.route).await?;
+    let tx = table::begin(outbox.db()).await?;
     cursor::lock(&tx, &replay.route).await?;
     let (first, last) = bounds(&tx, &replay.range).await?;
+    // What the route has still to read would overtake its own predecessors.
+    let last = unread.map_or(last, |unread| Ord::min(last, unread - 1));
+    if last < first {
+        return Err(Error::invalid(format!(
+            "route {:?} has not come as far as this range; it delivers these entries by itself",
+            replay.route
+        )));
+    }
+    let replay_id = insert(&tx, replay, (first, last), actor).await?;
+    let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
+    audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
+    cursor::signal(&tx).await?;
+    tx.commit().await?;
+    Ok(replay_id)
+}
+
+/// The first entry that some shard of the route has not read; `None` when all stand at the head.
+async fn first_unread(outbox: &dyn Outbox, route: &str) -> Result<Option<i64>> {
+    let tx = table::look(outbox.db()).await?;
+    let positions = cursor::positions(&tx, route).await?;
+    tx.commit().await?;
+    let mut first = None;
+    for mut position in positions {
+        loop {
+            let page = outbox.read(position, 1).await?;
+            if let Some(entry) = page.entries.first() {
+                first = Some(first.map_or(entry.id, |known| Ord::min(known, entry.id)));
+                break;
+            }
+            if page.next == position {
+                break;
+            }
+            position = page.next;
+        }
+    }
+    Ok(first)
+}
+
+async fn insert(tx: &DatabaseTransaction, replay: &Replay, (first, last): (i64, i64), actor: &str) -> Result<i64> {
     let filter = serde_json::to_string(&replay.range)?;
     let mut insert = Query::insert();
     insert
-        .into_table(table::named(&tx, Table::Replay))
+        .into_table(table::named(tx, Table::Replay))
         .columns([
             "route",
             "filter",
@@ -102,19 +144,30 @@ pub async fn start(db: &DatabaseConnection, replay: &Replay, actor: &str) -> Res
         .await
         .map_err(|source| Error::db("begin a replay", source))?;
     let mut newest = Query::select();
+    // The route is locked: its newest replay is this one.
     newest
         .expr_as(Expr::col("replay_id").max(), "replay_id")
-        .from(table::named(&tx, Table::Replay));
+        .from(table::named(tx, Table::Replay))
+        .and_where(Expr::col("route").eq(replay.route.as_str()));
     let row = tx
         .query_one(&newest)
         .await
         .map_err(|source| Error::db("read the replay's number", source))?;
-    let replay_id: i64 = row.map_or(Ok(0), |row| row.try_get("", "replay_id"))?;
-    let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
-    audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
-    cursor::signal(&tx).await?;
-    tx.commit().await?;
-    Ok(replay_id)
+    Ok(row.map_or(Ok(0), |row| row.try_get("", "replay_id"))?)
+}
+
+/// Ends the replays of a route that is about to be forgotten.
+pub(crate) async fn cancel_of(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Replay))
+        .value("state", "canceled")
+        .and_where(Expr::col("route").eq(route))
+        .and_where(Expr::col("state").eq("running"));
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("cancel replays", source))?;
+    Ok(())
 }
 
 /// The ids the range can reach now; an error when it is empty.
@@ -176,16 +229,20 @@ struct Running {
 
 pub(crate) fn job() -> Job {
     Job::new("replay", When::Signalled, |outbox: Arc<dyn Outbox>| async move {
-        let mut parked = 0;
+        let mut looked_at = 0;
         for replay in running(outbox.db()).await? {
-            parked += step(outbox.db(), &replay).await?;
+            // One that cannot go on must not keep the others from it.
+            looked_at += step(outbox.db(), &replay).await.unwrap_or_else(|error| {
+                tracing::warn!(route = %replay.route, error = error.report(), "replay cannot go on");
+                0
+            });
         }
-        Ok(parked)
+        Ok(looked_at)
     })
 }
 
 async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
-    let tx = table::begin(db).await?;
+    let tx = table::look(db).await?;
     let filter = match tx.get_database_backend() {
         sea_orm::DbBackend::Postgres => Expr::col("filter").cast_as("text"),
         _ => Expr::col("filter"),
@@ -200,6 +257,7 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read replays", source))?;
+    tx.commit().await?;
     rows.iter()
         .map(|row| {
             Ok(Running {
@@ -215,17 +273,22 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
         .collect()
 }
 
-/// Parks the next second's worth of entries. The cursor row is locked, so that the line does not settle meanwhile.
+/// Parks the next second's worth of entries; answers how many it looked at. The cursor rows are locked, so that no line
+/// settles meanwhile; the signal makes the lines put what is parked into order.
 async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
     let tx = table::begin(db).await?;
     cursor::lock(&tx, &replay.route).await?;
     let shards = shards(&tx, &replay.route).await?;
+    if parked_rows(&tx, &replay.route, shards).await? > PARKED_MAX {
+        tx.rollback().await?;
+        return Ok(1); // the route is paused or its destination away: go on when there is room
+    }
     let entries = next_entries(&tx, replay).await?;
+    let looked_at = entries.len() as u64;
     let next_id = entries.last().map_or(replay.until_id, |entry| entry.id);
-    let filter = if replay.range.types.is_empty() {
-        Filter::all()
-    } else {
-        Filter::any_of(replay.range.types.clone())
+    let filter = match replay.range.types.as_slice() {
+        [] => Filter::all(),
+        types => Filter::any_of(types.to_vec()),
     };
     let chosen: Vec<Entry> = entries
         .into_iter()
@@ -239,50 +302,50 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
         inbox::forget(&tx, &keys).await?;
     }
     let parked = chosen.len() as u64;
-    let mut by_shard: HashMap<u32, Vec<Entry>> = HashMap::new();
+    let mut by_shard: HashMap<u32, Vec<Parked>> = HashMap::new();
     for entry in chosen {
-        by_shard.entry(entry.event.key().shard(shards)).or_default().push(entry);
+        by_shard
+            .entry(entry.event.key().shard(shards))
+            .or_default()
+            .push(waiting(entry));
     }
-    for (number, entries) in by_shard {
-        park(
-            &tx,
-            &Shard {
-                route: replay.route.clone(),
-                number,
-            },
-            entries,
-        )
-        .await?;
+    for (number, rows) in by_shard {
+        let shard = Shard {
+            route: replay.route.clone(),
+            number,
+        };
+        parked::insert(&tx, &shard, "replay", &rows).await?;
     }
     progress(&tx, replay, next_id, parked).await?;
     cursor::signal(&tx).await?;
     tx.commit().await?;
-    Ok(parked)
+    Ok(looked_at)
 }
 
-/// Parks entries so that the first of each key is due now and goes before anything newer of that key.
-async fn park(tx: &DatabaseTransaction, shard: &Shard, entries: Vec<Entry>) -> Result<()> {
-    let keys: HashSet<Key> = entries.iter().map(|entry| entry.event.key()).collect();
-    let mut seen = HashSet::new();
-    for entry in &entries {
-        if seen.insert(entry.event.key()) {
-            parked::yield_to(tx, shard, entry).await?;
-        }
+fn waiting(entry: Entry) -> Parked {
+    Parked {
+        entry,
+        state: Parking::Wait,
+        attempts: 0,
+        delay: Duration::ZERO,
+        error: None,
+        failed_at: None,
     }
-    let rows: Vec<Parked> = entries
-        .into_iter()
-        .map(|entry| Parked {
-            entry,
-            state: Parking::Wait,
-            attempts: 0,
-            delay: Duration::ZERO,
-            error: None,
-            failed_at: None,
-        })
-        .collect();
-    parked::insert(tx, shard, "replay", &rows).await?;
-    parked::promote(tx, shard, keys).await?;
-    Ok(())
+}
+
+async fn parked_rows(tx: &DatabaseTransaction, route: &str, shards: u32) -> Result<u64> {
+    let mut rows = 0;
+    for number in 0..shards {
+        rows += parked::count(
+            tx,
+            &Shard {
+                route: route.to_owned(),
+                number,
+            },
+        )
+        .await?;
+    }
+    Ok(rows)
 }
 
 async fn shards(tx: &DatabaseTransaction, route: &str) -> Result<u32> {

@@ -6,7 +6,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
 
 use crate::clock::db_now;
-use crate::emit::append;
+use crate::emit;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::job::{Job, When};
@@ -64,7 +64,7 @@ async fn release(db: &DatabaseConnection) -> Result<u64> {
             released.push(event);
         }
     }
-    append(&tx, &released).await?;
+    emit::insert(&tx, &released).await?;
     tx.commit().await?;
     Ok(found)
 }

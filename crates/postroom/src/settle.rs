@@ -9,6 +9,7 @@ use crate::event::Key;
 use crate::judge::Settlement;
 use crate::outbox::Position;
 use crate::parked;
+use crate::route::Ordering;
 use std::collections::HashSet;
 
 /// Writes progress, parked rows and dead letters; answers the keys that nothing is parked for any more.
@@ -17,10 +18,11 @@ use std::collections::HashSet;
 pub(crate) async fn settle(
     tx: &DatabaseTransaction,
     shard: &Shard,
-    epoch: i64,
+    lease: (i64, Ordering),
     position: Position,
     settlement: Settlement,
 ) -> Result<HashSet<Key>> {
+    let (epoch, ordering) = lease;
     cursor::advance(tx, shard, epoch, position, settlement.delivered).await?;
     parked::insert(tx, shard, "log", &settlement.park).await?;
     parked::remove(tx, &shard.route, &settlement.unpark).await?;
@@ -28,5 +30,13 @@ pub(crate) async fn settle(
         parked::update(tx, &shard.route, row).await?;
     }
     dead::insert(tx, shard, &settlement.dead).await?;
-    parked::promote(tx, shard, settlement.promote).await
+    let mut touched = settlement.left;
+    touched.extend(
+        settlement
+            .park
+            .iter()
+            .chain(&settlement.change)
+            .map(|row| row.entry.event.key()),
+    );
+    parked::arrange(tx, shard, ordering, Some(touched)).await
 }

@@ -3,13 +3,14 @@
 //! Events are handled in chunks inside one transaction, together with their inbox rows and the route's progress. When an
 //! event fails, the chunk is rolled back and the part before it is run again, so that a failure costs time, never effects.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, TransactionTrait};
 
 use crate::cause::Cause;
 use crate::destination::Receipt;
@@ -201,53 +202,95 @@ impl Subscriber {
         }
     }
 
-    /// Handles entries until all are done or the chunk has taken long enough; answers how many.
+    /// Handles a chunk inside a savepoint; answers how many entries. Releasing the savepoint fails when a handler has
+    /// swallowed an error that ended the transaction, or broken a deferred constraint: then nobody's effect is kept.
     async fn handle_chunk(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
+        let savepoint = tx
+            .begin()
+            .await
+            .map_err(|source| Failure::first(Error::db("begin a chunk", source)))?;
+        let handled = self.handle_entries(&savepoint, entries).await?;
+        let broken = |source| Failure {
+            at: handled / 2, // nobody knows which of them it was: halve until one stands alone
+            error: Error::db(
+                "keep the effects of a chunk (a handler may have swallowed an error)",
+                source,
+            ),
+        };
+        if tx.get_database_backend() == DbBackend::Postgres {
+            savepoint
+                .execute_unprepared("set constraints all immediate")
+                .await
+                .map_err(broken)?;
+        }
+        savepoint.commit().await.map_err(broken)?;
+        Ok(handled)
+    }
+
+    /// Handles entries until all are done or the chunk has taken long enough; answers how many.
+    async fn handle_entries(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
         let keys: Vec<String> = entries.iter().map(|entry| self.idempotency_key(&entry.event)).collect();
         let mut known = match self.idempotency {
             Idempotency::Inbox => inbox::known(tx, &keys).await.map_err(Failure::first)?,
-            Idempotency::Upsert | Idempotency::Natural => Default::default(),
+            Idempotency::Upsert | Idempotency::Natural => HashSet::new(),
         };
         let (handled, fresh) = match &self.handling {
-            Handling::Each(handler) => {
-                let begun = Instant::now();
-                let (mut handled, mut fresh) = (0, Vec::new());
-                for (entry, key) in entries.iter().zip(&keys) {
-                    if handled > 0 && begun.elapsed() > CHUNK_TIME {
-                        break;
-                    }
-                    if known.insert(key.clone()) {
-                        let call = Cause::of(&entry.event).scope(handler.handle(tx, &entry.event));
-                        self.guard(call).await.map_err(|error| Failure { at: handled, error })?;
-                        fresh.push(key.as_str());
-                    }
-                    handled += 1;
-                }
-                (handled, fresh)
-            }
-            Handling::Batch(handler) => {
-                let todo: Vec<(&Event, &str)> = entries
-                    .iter()
-                    .zip(&keys)
-                    .filter(|(_, key)| known.insert((*key).clone()))
-                    .map(|(entry, key)| (&entry.event, key.as_str()))
-                    .collect();
-                let events: Vec<&Event> = todo.iter().map(|(event, _)| *event).collect();
-                if let Some(first) = events.first() {
-                    let call = Cause::of(first).scope(handler.handle(tx, &events));
-                    // Nobody knows which of them failed: halve until one stands alone.
-                    self.guard(call).await.map_err(|error| Failure {
-                        at: entries.len() / 2,
-                        error,
-                    })?;
-                }
-                (entries.len(), todo.iter().map(|(_, key)| *key).collect())
-            }
+            Handling::Each(handler) => self.handle_each(tx, &**handler, (entries, &keys), &mut known).await?,
+            Handling::Batch(handler) => self.handle_batch(tx, &**handler, (entries, &keys), &mut known).await?,
         };
         if self.idempotency == Idempotency::Inbox {
-            inbox::record(tx, &fresh).await.map_err(Failure::first)?;
+            let recorded = inbox::record(tx, &fresh).await;
+            recorded.map_err(|error| Failure { at: handled / 2, error })?;
         }
         Ok(handled)
+    }
+
+    async fn handle_each<'k>(
+        &self,
+        tx: &DatabaseTransaction,
+        handler: &dyn Handler,
+        (entries, keys): (&[&Entry], &'k [String]),
+        known: &mut HashSet<String>,
+    ) -> Result<(usize, Vec<&'k str>), Failure> {
+        let begun = Instant::now();
+        let (mut handled, mut fresh) = (0, Vec::new());
+        for (entry, key) in entries.iter().zip(keys) {
+            if handled > 0 && begun.elapsed() > CHUNK_TIME {
+                break;
+            }
+            if known.insert(key.clone()) {
+                let call = Cause::of(&entry.event).scope(handler.handle(tx, &entry.event));
+                self.guard(call).await.map_err(|error| Failure { at: handled, error })?;
+                fresh.push(key.as_str());
+            }
+            handled += 1;
+        }
+        Ok((handled, fresh))
+    }
+
+    async fn handle_batch<'k>(
+        &self,
+        tx: &DatabaseTransaction,
+        handler: &dyn BatchHandler,
+        (entries, keys): (&[&Entry], &'k [String]),
+        known: &mut HashSet<String>,
+    ) -> Result<(usize, Vec<&'k str>), Failure> {
+        let (mut events, mut fresh): (Vec<&Event>, Vec<&'k str>) = (Vec::new(), Vec::new());
+        for (entry, key) in entries.iter().zip(keys) {
+            if known.insert(key.clone()) {
+                events.push(&entry.event);
+                fresh.push(key.as_str());
+            }
+        }
+        if let Some(first) = events.first() {
+            let call = Cause::of(first).scope(handler.handle(tx, &events));
+            // Nobody knows which of them failed: halve until one stands alone.
+            self.guard(call).await.map_err(|error| Failure {
+                at: entries.len() / 2,
+                error,
+            })?;
+        }
+        Ok((entries.len(), fresh))
     }
 
     fn idempotency_key(&self, event: &Event) -> String {

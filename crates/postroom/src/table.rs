@@ -101,6 +101,25 @@ pub(crate) async fn look(db: &DatabaseConnection) -> Result<DatabaseTransaction>
         .map_err(|source| Error::db("begin a transaction", source))
 }
 
+/// Payload bytes in one statement: every server takes that much by default.
+const STATEMENT_BYTES: usize = 4 << 20;
+
+/// Cuts items into runs for one statement each, by number and by bytes; a single larger one goes alone.
+pub(crate) fn batches<T>(items: &[T], rows_max: usize, bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
+    let mut batches = Vec::new();
+    let (mut begin, mut sum) = (0, 0);
+    for (at, item) in items.iter().enumerate() {
+        let size = bytes(item);
+        if at > begin && (at - begin >= rows_max || sum + size > STATEMENT_BYTES) {
+            batches.extend(items.get(begin..at));
+            (begin, sum) = (at, 0);
+        }
+        sum += size;
+    }
+    batches.extend(items.get(begin..).filter(|rest| !rest.is_empty()));
+    batches
+}
+
 /// The columns of an event, the same in every table that holds one.
 pub(crate) const EVENT_COLUMNS: [&str; 8] = [
     "event_id",
@@ -187,5 +206,25 @@ pub(crate) fn json_value(backend: DbBackend, text: &str) -> Expr {
     match backend {
         DbBackend::Postgres => Expr::val(text).cast_as("jsonb"),
         _ => Expr::val(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_bounded_by_rows_and_bytes() {
+        let check = |sizes: &[usize], expected: &[usize]| {
+            let lengths: Vec<usize> = batches(sizes, 3, |size| *size)
+                .iter()
+                .map(|batch| batch.len())
+                .collect();
+            assert_eq!(lengths, expected, "{sizes:?}");
+        };
+        check(&[], &[]);
+        check(&[1, 1, 1, 1], &[3, 1]);
+        check(&[STATEMENT_BYTES, 1, 1], &[1, 2]);
+        check(&[1, STATEMENT_BYTES + 1, 1], &[1, 1, 1]);
     }
 }

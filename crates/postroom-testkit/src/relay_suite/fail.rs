@@ -327,6 +327,49 @@ pub async fn what_waits_survives_a_restart(fresh: Fresh) {
     office.stop().await;
 }
 
+/// Two dead letters of one key, retried together, go one after the other; the second one waits for the first one's retries.
+pub async fn dead_letters_of_one_key_are_retried_in_order(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("1").fails_on("2");
+    office.start(office.relay().subscriber(script.subscriber(3)));
+    office.emit(&[("a", "1"), ("a", "2")]).await;
+    until_dead(&office, 2).await;
+    let before = script.calls("2");
+    dead::retry(office.fresh.db(), &Selection::default(), "me")
+        .await
+        .expect("retry");
+    until_dead(&office, 2).await;
+    assert_eq!(script.calls("1"), 6, "three attempts each time");
+    assert_eq!(script.calls("2"), before + 3, "and none while it waited");
+    script.heal();
+    dead::retry(office.fresh.db(), &Selection::default(), "me")
+        .await
+        .expect("retry");
+    office.expect("s", &["1", "2"]).await;
+    office.stop().await;
+}
+
+/// A handler that swallows an error of its database costs its neighbours nothing, whatever the error did to the transaction.
+pub async fn a_swallowed_error_costs_nobody_else_an_effect(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office
+        .emit(&[("a", "1"), ("b", "swallow"), ("c", "2"), ("d", "3")])
+        .await;
+    office.start(
+        office
+            .relay()
+            .subscriber(Scripted::new("s").fails_on("swallow").subscriber(2)),
+    );
+    let others = async || {
+        let effects = office.effects("s").await;
+        effects.iter().filter(|note| *note != "swallow").eq(["1", "2", "3"])
+    };
+    office.until("the others have their effect", others).await;
+    office.until_settled("s").await;
+    assert!(others().await);
+    office.stop().await;
+}
+
 /// Two operators who press *retry* at the same time retry each letter once.
 pub async fn two_operators_retry_at_once(fresh: Fresh) {
     let mut office = Office::open(fresh).await;

@@ -251,6 +251,12 @@ impl Scripted {
         match noted.note.as_str() {
             "panic" if is_bad => panic!("scripted to panic"),
             "hang" if is_bad => std::future::pending().await,
+            "swallow" if is_bad => {
+                tx.execute_unprepared("select * from a_table_that_is_not_there")
+                    .await
+                    .ok();
+                Ok(())
+            }
             "invalid" if is_bad => Err(Error::invalid("scripted to be invalid")),
             note if is_bad => Err(Error::new(ErrorKind::Failed, format!("scripted to fail on {note}"))),
             _ => Ok(()),

@@ -114,7 +114,7 @@ async fn replayed(fresh: Fresh, again: bool) -> Office {
         per_second: 100,
         again,
     };
-    replay::start(office.fresh.db(), &order, "me").await.expect("replay");
+    replay::start(&*office.store(), &order, "me").await.expect("replay");
     office
         .until("the replay is done", async || {
             office
@@ -160,7 +160,7 @@ pub async fn a_replay_respects_the_filter(fresh: Fresh) {
         per_second: 100,
         again: false,
     };
-    replay::start(office.fresh.db(), &order, "me").await.expect("replay");
+    replay::start(&*office.store(), &order, "me").await.expect("replay");
     let done = async || {
         office
             .number("select count(*) from postroom.outbox_replay where state = 'done'")

@@ -18,9 +18,11 @@ mod steady;
 mod tally;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+use tokio::task::JoinSet;
 
 use crate::signal::Signals;
 use crate::store::StoreUrl;
@@ -55,18 +57,15 @@ impl Bench {
     /// Measures in the store that was named, and in no other.
     pub(crate) async fn run(self, store: Option<&StoreUrl>) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let site = Site::open(store, self.force).await?;
-        let measured = signals.unless(self.measure(&site)).await;
+        let site = Arc::new(Site::open(store, self.force).await?);
+        let on = Setting::of(&site, &self.what.flags()).await?;
+        let measured = signals.unless(self.what.measure(Arc::clone(&site))).await;
         progress("");
         site.close().await?;
-        measured.unwrap_or_else(|| bail!("stopped; what the bench had made is removed"))
-    }
-
-    async fn measure(&self, site: &Site) -> Result<()> {
-        let on = Setting::of(site, &self.what.flags()).await?;
-        let outcome = self.what.run(site).await?;
-        progress("");
-        outcome.show(&on, self.json)
+        match measured {
+            Some(outcome) => outcome?.show(&on, self.json),
+            None => bail!("stopped; what the bench had made is removed"),
+        }
     }
 }
 
@@ -79,6 +78,16 @@ impl What {
             Self::Backlog(bench) => bench.flags(),
             Self::Idle(bench) => bench.flags(),
         }
+    }
+
+    /// Measures in a task: what runs outside of one is woken through another thread, for every answer of the database.
+    async fn measure(self, site: Arc<Site>) -> Result<Outcome> {
+        let mut task = JoinSet::new();
+        task.spawn(async move { self.run(&site).await });
+        task.join_next()
+            .await
+            .context("there is one task")?
+            .context("run the bench")?
     }
 
     async fn run(&self, site: &Site) -> Result<Outcome> {

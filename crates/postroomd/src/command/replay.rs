@@ -66,7 +66,7 @@ impl Replay {
             per_second: self.rate,
             again: self.again,
         };
-        let replay_id = replay::start(store.db(), &order, &actor()).await?;
+        let replay_id = replay::start(&*store, &order, &actor()).await?;
         if self.json {
             return print_json(&serde_json::json!({ "replay_id": replay_id }));
         }

@@ -71,7 +71,7 @@ impl Site {
     }
 
     /// Removes whatever the bench has made.
-    pub(super) async fn close(self) -> Result<()> {
+    pub(super) async fn close(&self) -> Result<()> {
         if self.is_temporary() {
             return Ok(());
         }
