@@ -71,14 +71,24 @@ impl Feed {
         if let Some(slice) = self.inside_kept(after) {
             return Ok(slice);
         }
-        let cell = self.cell(after);
-        let page = cell.get_or_try_init(|| self.outbox.read(after, PAGE)).await?.clone();
-        if page.next == after {
+        loop {
+            let cell = self.cell(after);
+            let mut is_mine = false;
+            let read = || {
+                is_mine = true;
+                self.outbox.read(after, PAGE)
+            };
+            let page = cell.get_or_try_init(read).await?.clone();
+            if page.next != after {
+                self.trim();
+                return Ok(Slice { page, begin: 0 });
+            }
             self.forget(after); // the head: the same question will have another answer
-        } else {
-            self.trim();
+            if is_mine {
+                return Ok(Slice { page, begin: 0 });
+            }
+            // Somebody else asked before the news that woke us: ask again.
         }
-        Ok(Slice { page, begin: 0 })
     }
 
     /// Forgets everything, for example because the database may have been restored behind our back.

@@ -29,7 +29,7 @@ pub struct Route {
     pub dead: Dead,
     /// Where a new route begins.
     pub start: Start,
-    /// Into how many parts its keys are cut, each with its own lease, so that relays can share it.
+    /// Into how many parts its keys are cut, each with its own lease and cursor, to be worked side by side.
     pub shards: u32,
 }
 
