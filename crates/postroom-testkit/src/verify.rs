@@ -84,6 +84,7 @@ impl Run {
         };
         let subscriber = Subscriber {
             start: Start::Head,
+            timeout: LEASE, // also how long a paused relay's transaction can hold up the next one
             ..Subscriber::in_batches(
                 self.group(),
                 Change::TYPE,

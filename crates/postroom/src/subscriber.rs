@@ -186,6 +186,7 @@ impl Subscriber {
         let mut reruns = 0;
         loop {
             let tx = table::begin(db).await?;
+            table::limit_idle(&tx, self.timeout + Duration::from_secs(1)).await?;
             let failure = match self.handle_chunk(&tx, chunk).await {
                 Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
                 Err(failure) => failure,

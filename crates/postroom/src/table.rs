@@ -3,6 +3,7 @@
 //! PostgreSQL keeps them in the schema `postroom`, the others under the prefix `postroom_`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, TableRef};
 use sea_orm::{
@@ -77,6 +78,9 @@ pub fn named(db: &impl ConnectionTrait, table: Table) -> TableRef {
     }
 }
 
+/// How long a transaction of the platform's may stand idle.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
 /// Begins a transaction as the platform wants it: on SQLite the write lock is taken at once, because a reader that
 /// turns writer is refused; on MySQL each statement reads afresh and locks no gaps.
 pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
@@ -91,9 +95,29 @@ pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
             ..TransactionOptions::default()
         },
     };
-    db.begin_with_options(options)
+    let tx = db
+        .begin_with_options(options)
         .await
-        .map_err(|source| Error::db("begin a transaction", source))
+        .map_err(|source| Error::db("begin a transaction", source))?;
+    limit_idle(&tx, IDLE_MAX).await?;
+    Ok(tx)
+}
+
+/// A process that is paused (or cut off) inside a transaction keeps its locks; the server ends it after this long without a
+/// statement, so that whoever takes over is not held up. MySQL 8 has no such setting; SQLite's lock belongs to the process.
+pub(crate) async fn limit_idle(tx: &DatabaseTransaction, idle: Duration) -> Result<()> {
+    let seconds = Ord::max(idle.as_secs(), 1);
+    let statement = match tx.get_database_backend() {
+        DbBackend::Postgres => format!("set local idle_in_transaction_session_timeout = '{seconds}s'"),
+        DbBackend::MySql => format!(
+            "set session lock_wait_timeout = @@lock_wait_timeout /*M!100300 , session idle_transaction_timeout = {seconds} */"
+        ),
+        _ => return Ok(()),
+    };
+    tx.execute_unprepared(&statement)
+        .await
+        .map_err(|source| Error::db("limit an idle transaction", source))?;
+    Ok(())
 }
 
 /// Begins a transaction that only looks: on SQLite it takes no write lock.

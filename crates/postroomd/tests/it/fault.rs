@@ -74,13 +74,18 @@ impl Scene {
     /// Pauses the holder until it has been replaced; answers its epoch. On SQLite a process that is paused inside a
     /// transaction keeps the lock of the whole file, and nobody can replace it: then it is woken and paused again.
     async fn pause_holder(&self, relays: &mut [Process; 2]) -> i64 {
-        let tries = if self.fresh.overlapping_writers { 1 } else { 20 };
+        // On a server the lease runs out, and a transaction that was caught open is ended by the server.
+        let (tries, limit) = if self.fresh.overlapping_writers {
+            (1, DEADLINE)
+        } else {
+            (20, LEASE * 4)
+        };
         for _ in 0..tries {
             until("somebody holds the lease", async || self.holder().await.is_some()).await;
             let (holder, epoch) = (self.holder().await.unwrap(), self.epoch().await);
             let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
             relays[at].stop().unwrap();
-            let replaced = until_or(LEASE * 4, async || self.holder().await.is_some_and(|now| now != holder));
+            let replaced = until_or(limit, async || self.holder().await.is_some_and(|now| now != holder));
             if replaced.await {
                 return epoch;
             }
