@@ -154,7 +154,7 @@ enum Decision {
 async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decision: &Decision) -> Result<u64> {
     let (mut decided, mut after) = (0, 0);
     loop {
-        let tx = table::begin(db).await?;
+        let tx = table::begin_own(db).await?;
         let letters = undecided(&tx, which, after).await?;
         if letters.is_empty() {
             tx.rollback().await?;

@@ -57,7 +57,7 @@ pub(crate) async fn forget(tx: &DatabaseTransaction, keys: &[String]) -> Result<
 /// Removes rows older than `keep`, at most `batch`; answers how many. A redelivery after that has a second effect, so
 /// `keep` must be longer than the outbox, the brokers and the dead letters can bring an event back.
 pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
-    let tx = table::begin(db).await?;
+    let tx = table::begin_own(db).await?;
     let mut select = Query::select();
     select
         .column("idempotency_key")

@@ -135,7 +135,7 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
 
 /// Pauses or resumes a route, on whichever process works it.
 pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor: &str) -> Result<()> {
-    let tx = table::begin(store.db()).await?;
+    let tx = table::begin_own(store.db()).await?;
     cursor::set_paused(&tx, route, is_paused).await?;
     let action = if is_paused { "route.pause" } else { "route.resume" };
     audit::record(&tx, actor, action, route, &serde_json::json!({})).await?;
@@ -147,7 +147,7 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
 /// Forgets a route that nobody works any more: its progress, and what it has parked. Its dead letters and its subscriber's
 /// inbox rows stay. A route that is leased is refused; one that comes back later begins anew.
 pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()> {
-    let tx = table::begin(store.db()).await?;
+    let tx = table::begin_own(store.db()).await?;
     cursor::lock(&tx, route).await?;
     if cursors(&tx)
         .await?

@@ -23,6 +23,7 @@ use crate::inbox;
 use crate::judge::storable;
 use crate::outbox::{Outbox, Prune, Pulse};
 use crate::table::{self, Table};
+use crate::task;
 
 /// Rows that clean-up jobs take in one transaction.
 const BATCH: u32 = 1_000;
@@ -91,7 +92,8 @@ impl Job {
             };
             let mut removed = 0;
             loop {
-                let batch = outbox.prune(&prune).await?;
+                let outbox = Arc::clone(&outbox);
+                let batch = task::to_end(async move { outbox.prune(&prune).await }).await?;
                 removed += batch;
                 if batch < u64::from(BATCH) {
                     return Ok(removed);
@@ -200,7 +202,7 @@ impl JobRunner {
     }
 
     async fn claim(&self, job: &Job) -> Result<bool> {
-        let tx = table::begin(self.outbox.db()).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
         let backend = tx.get_database_backend();
         let mut insert = Query::insert();
         insert
@@ -243,7 +245,7 @@ impl JobRunner {
             When::Every(every) => every.mul_f64(0.8),
             When::ScheduleDue | When::Signalled => Duration::ZERO,
         };
-        let tx = table::begin(self.outbox.db()).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
         let backend = tx.get_database_backend();
         let mut update = Query::update();
         update

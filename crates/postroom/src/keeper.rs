@@ -57,7 +57,7 @@ impl Keeper {
 
     /// Gives every lease back, so that others need not wait for it to run out.
     pub(crate) async fn release(&self) -> Result<()> {
-        let tx = table::begin(self.outbox.db()).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
         cursor::release(&tx, &self.owner).await?;
         tx.commit().await?;
         Ok(())
@@ -71,7 +71,7 @@ impl Keeper {
 
     /// Renews what is ours, drops what is not any more, takes what is free.
     async fn round(&self) -> Result<()> {
-        let tx = table::begin(self.outbox.db()).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
         let deadline = cursor::renew(&tx, &self.owner, self.ttl).await?;
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
@@ -96,7 +96,7 @@ impl Keeper {
         if !holder.is_free {
             return Ok(());
         }
-        let tx = table::begin(self.outbox.db()).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
         let taken = cursor::take(&tx, &holder.shard, &self.owner, self.ttl).await?;
         tx.commit().await?;
         if let Some(lease) = taken {

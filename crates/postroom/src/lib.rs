@@ -35,6 +35,7 @@ mod schedule;
 mod settle;
 mod subscriber;
 pub mod table;
+mod task;
 mod vitals;
 
 pub use cause::{HOPS_MAX, TRACEPARENT};

@@ -148,7 +148,7 @@ impl Line {
 
     async fn load(&self, epoch: i64) -> Result<Work> {
         let signal = self.pulse.borrow().signal;
-        let tx = table::begin(self.feed.outbox().db()).await?;
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
         let cursor = cursor::read(&tx, &self.shard).await?;
         parked::arrange(&tx, &self.shard, self.route.ordering, None).await?;
@@ -379,9 +379,9 @@ impl Line {
                     send.len(),
                     Receipt::Unavailable("the destination gave no receipt".to_owned()),
                 );
-                Ok((receipts, table::begin(db).await?))
+                Ok((receipts, table::begin_own(db).await?))
             }
-            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin(db).await?)),
+            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin_own(db).await?)),
         }
     }
 
@@ -390,7 +390,7 @@ impl Line {
         if work.position == work.settled || work.settled_at.elapsed() < after {
             return Ok(());
         }
-        let tx = table::begin(self.feed.outbox().db()).await?;
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
         cursor::advance(&tx, &self.shard, work.epoch, work.position, 0).await?;
         commit(tx).await?;
         work.settled_to(work.position);

@@ -7,8 +7,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::error::Result;
 use crate::nudge;
 use crate::outbox::{Outbox, Pulse};
+use crate::task;
 use crate::vitals::Vitals;
 
 /// Between two looks while events flow.
@@ -45,7 +47,7 @@ impl Heart {
             let nudged = nudge::nudged();
             tokio::pin!(nudged);
             nudged.as_mut().enable(); // hears a nudge that comes while the pulse is under way
-            let pulse = match self.outbox.pulse().await {
+            let pulse = match self.pulse().await {
                 Ok(pulse) => pulse,
                 Err(error) => {
                     tracing::warn!(error = error.report(), "the store does not answer");
@@ -62,6 +64,11 @@ impl Heart {
                 () = nudged => wait = BUSY,
             }
         }
+    }
+
+    async fn pulse(&self) -> Result<Pulse> {
+        let outbox = Arc::clone(&self.outbox);
+        task::to_end(async move { outbox.pulse().await }).await
     }
 
     fn publish(&self, pulse: Pulse) -> bool {

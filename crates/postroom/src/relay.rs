@@ -214,7 +214,7 @@ impl Relay {
                     self.outbox.head().await?
                 }
             };
-            let tx = table::begin(self.outbox.db()).await?;
+            let tx = table::begin_own(self.outbox.db()).await?;
             cursor::register(&tx, &route.name, route.shards, start).await?;
             tx.commit().await?;
         }

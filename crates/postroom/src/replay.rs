@@ -76,7 +76,7 @@ pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<
     }
     outbox.pulse().await?;
     let unread = first_unread(outbox, &replay.route).await?;
-    let tx = table::begin(outbox.db()).await?;
+    let tx = table::begin_own(outbox.db()).await?;
     cursor::lock(&tx, &replay.route).await?;
     let (first, last) = bounds(&tx, &replay.range).await?;
     // What the route has still to read would overtake its own predecessors.
@@ -276,7 +276,7 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
 /// Parks the next second's worth of entries; answers how many it looked at. The cursor rows are locked, so that no line
 /// settles meanwhile; the signal makes the lines put what is parked into order.
 async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
-    let tx = table::begin(db).await?;
+    let tx = table::begin_own(db).await?;
     cursor::lock(&tx, &replay.route).await?;
     let shards = shards(&tx, &replay.route).await?;
     if parked_rows(&tx, &replay.route, shards).await? > PARKED_MAX {

@@ -32,7 +32,7 @@ pub(crate) fn job() -> Job {
 /// Moves what is due; answers how many. One that is cancelled at the same moment is released or cancelled, never both:
 /// whoever deletes its row decides.
 async fn release(db: &DatabaseConnection) -> Result<u64> {
-    let tx = table::begin(db).await?;
+    let tx = table::begin_own(db).await?;
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     for (expr, column) in event_exprs(backend) {

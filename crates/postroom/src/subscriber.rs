@@ -185,8 +185,7 @@ impl Subscriber {
         let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
         let mut reruns = 0;
         loop {
-            let tx = table::begin(db).await?;
-            table::limit_idle(&tx, self.timeout + Duration::from_secs(1)).await?;
+            let tx = table::begin_limited(db, Some(self.timeout + Duration::from_secs(1))).await?;
             let failure = match self.handle_chunk(&tx, chunk).await {
                 Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
                 Err(failure) => failure,
@@ -196,7 +195,7 @@ impl Subscriber {
             if transient && reruns < RERUNS {
                 reruns += 1;
             } else if failure.at == 0 {
-                return Ok((vec![refusal(&failure.error)], table::begin(db).await?));
+                return Ok((vec![refusal(&failure.error)], table::begin_own(db).await?));
             } else {
                 chunk = chunk.get(..failure.at).unwrap_or(chunk);
             }

@@ -18,6 +18,7 @@ use crate::clock::{read_stamp, stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Headers};
 use crate::outbox::Entry;
+use crate::task;
 
 /// A table of the platform.
 #[derive(Clone, Copy, Debug)]
@@ -78,53 +79,65 @@ pub fn named(db: &impl ConnectionTrait, table: Table) -> TableRef {
     }
 }
 
-/// How long a transaction of the platform's may stand idle.
+/// Begins a transaction for the caller's work: on SQLite the write lock is taken at once, because a reader that turns
+/// writer is refused; on MySQL each statement reads afresh and locks no gaps.
+pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    begin_limited(db, None).await
+}
+
+/// How long a transaction of the platform's own may stand idle.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Begins a transaction as the platform wants it: on SQLite the write lock is taken at once, because a reader that
-/// turns writer is refused; on MySQL each statement reads afresh and locks no gaps.
-pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
-    let options = match db.get_database_backend() {
-        DbBackend::MySql => TransactionOptions {
-            isolation_level: Some(IsolationLevel::ReadCommitted),
-            ..TransactionOptions::default()
-        },
-        DbBackend::Postgres => TransactionOptions::default(),
-        _ => TransactionOptions {
-            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-            ..TransactionOptions::default()
-        },
-    };
-    let tx = db
-        .begin_with_options(options)
-        .await
-        .map_err(|source| Error::db("begin a transaction", source))?;
-    limit_idle(&tx, IDLE_MAX).await?;
+/// Begins a transaction of the platform's own, which others may have to wait for.
+pub(crate) async fn begin_own(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    begin_limited(db, Some(IDLE_MAX)).await
+}
+
+/// Begins a transaction that the server ends after `idle` without a statement. A process that is paused (or cut off) inside
+/// a transaction keeps its locks; so whoever takes over is not held up. MySQL 8 has no such setting; SQLite's lock belongs
+/// to the process.
+pub(crate) async fn begin_limited(db: &DatabaseConnection, idle: Option<Duration>) -> Result<DatabaseTransaction> {
+    let backend = db.get_database_backend();
+    let mut options = TransactionOptions::default();
+    match backend {
+        DbBackend::MySql => options.isolation_level = Some(IsolationLevel::ReadCommitted),
+        DbBackend::Sqlite => options.sqlite_transaction_mode = Some(SqliteTransactionMode::Immediate),
+        _ => {}
+    }
+    let tx = begin_whole(db, options).await?;
+    if let Some(statement) = limit_statement(backend, idle) {
+        tx.execute_unprepared(&statement)
+            .await
+            .map_err(|source| Error::db("limit an idle transaction", source))?;
+    }
     Ok(tx)
 }
 
-/// A process that is paused (or cut off) inside a transaction keeps its locks; the server ends it after this long without a
-/// statement, so that whoever takes over is not held up. MySQL 8 has no such setting; SQLite's lock belongs to the process.
-pub(crate) async fn limit_idle(tx: &DatabaseTransaction, idle: Duration) -> Result<()> {
-    let seconds = Ord::max(idle.as_secs(), 1);
-    let statement = match tx.get_database_backend() {
-        DbBackend::Postgres => format!("set local idle_in_transaction_session_timeout = '{seconds}s'"),
-        DbBackend::MySql => format!(
-            "set session lock_wait_timeout = @@lock_wait_timeout /*M!100300 , session idle_transaction_timeout = {seconds} */"
-        ),
-        _ => return Ok(()),
-    };
-    tx.execute_unprepared(&statement)
-        .await
-        .map_err(|source| Error::db("limit an idle transaction", source))?;
-    Ok(())
+async fn begin_whole(db: &DatabaseConnection, options: TransactionOptions) -> Result<DatabaseTransaction> {
+    let db = db.clone();
+    task::to_end(async move {
+        let begun = db.begin_with_options(options).await;
+        begun.map_err(|source| Error::db("begin a transaction", source))
+    })
+    .await
+}
+
+/// MariaDB's limit belongs to the session, which goes back to the pool with it: a transaction without one says so too.
+fn limit_statement(backend: DbBackend, idle: Option<Duration>) -> Option<String> {
+    let seconds = idle.map(|idle| Ord::max(idle.as_secs(), 1).to_string());
+    match backend {
+        DbBackend::Postgres => seconds.map(|s| format!("set local idle_in_transaction_session_timeout = '{s}s'")),
+        DbBackend::MySql => Some(format!(
+            "set session lock_wait_timeout = @@lock_wait_timeout /*M!100300 , session idle_transaction_timeout = {} */",
+            seconds.as_deref().unwrap_or("default")
+        )),
+        _ => None,
+    }
 }
 
 /// Begins a transaction that only looks: on SQLite it takes no write lock.
 pub(crate) async fn look(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
-    db.begin()
-        .await
-        .map_err(|source| Error::db("begin a transaction", source))
+    begin_whole(db, TransactionOptions::default()).await
 }
 
 /// Payload bytes in one statement: every server takes that much by default.

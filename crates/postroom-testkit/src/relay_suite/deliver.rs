@@ -7,7 +7,7 @@ use postroom::{
     Batch, Destination, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start, Subscriber, To,
     table,
 };
-use sea_orm::DatabaseTransaction;
+use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
 
 use super::fixture::{InBatches, Noted, Office, Scripted, noted, quick};
 use crate::Fresh;
@@ -107,6 +107,41 @@ pub async fn a_relay_killed_in_the_middle_loses_and_doubles_nothing(fresh: Fresh
         .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
         .await;
     office.stop().await;
+}
+
+/// A transaction that is cut off while it begins leaves nothing open: whoever gets its connection next really commits.
+pub async fn a_begin_that_is_cut_off_leaves_no_transaction_open(fresh: Fresh) {
+    let office = Office::open(fresh).await;
+    for patience in 0..300 {
+        tokio::select! {
+            biased;
+            begun = table::begin(office.fresh.db()) => drop(begun),
+            () = yield_often(patience) => {}
+        }
+    }
+    for n in 0..32 {
+        office
+            .execute(&format!(
+                "insert into suite_effect (seq, who, note) values ({n}, 'next', '')"
+            ))
+            .await;
+    }
+    let elsewhere = office.fresh.second().await;
+    let sql = "select count(*) as count from suite_effect";
+    let count = Statement::from_string(elsewhere.db().get_database_backend(), sql);
+    let row = elsewhere
+        .db()
+        .query_one_raw(count)
+        .await
+        .expect("count")
+        .expect("a row");
+    assert_eq!(row.try_get::<i64>("", "count").expect("a number"), 32);
+}
+
+async fn yield_often(times: u32) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::Fresh;
 
 /// No clause waits longer than this for what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The event of every clause: something happened to a key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
