@@ -117,18 +117,19 @@ pub(crate) async fn take(tx: &DatabaseTransaction, shard: &Shard, owner: &str, t
     }))
 }
 
-/// Prolongs every lease of this owner in one statement; answers the new deadline.
-pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) -> Result<Instant> {
+/// Prolongs every lease of this owner in one statement; answers the new deadline, and for how many.
+pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) -> Result<(Instant, u64)> {
     let deadline = Instant::now() + ttl;
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
         .value("expires_at", db_now_plus(tx.get_database_backend(), ttl))
         .and_where(Expr::col("owner").eq(owner));
-    tx.execute(&update)
+    let renewed = tx
+        .execute(&update)
         .await
         .map_err(|source| Error::db("renew leases", source))?;
-    Ok(deadline)
+    Ok((deadline, renewed.rows_affected()))
 }
 
 /// Gives every lease of this owner back.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -65,14 +65,22 @@ impl Keeper {
 
     fn pause(&self) -> Duration {
         let third = self.ttl / 3;
-        let all_held = self.slots.values().all(|slot| slot.borrow().is_some());
-        if all_held { third } else { third.min(LOOK) }
+        if self.holds_all() { third } else { third.min(LOOK) }
+    }
+
+    fn holds_all(&self) -> bool {
+        self.slots.values().all(|slot| slot.borrow().is_some())
     }
 
     /// Renews what is ours, drops what is not any more, takes what is free.
     async fn round(&self) -> Result<()> {
         let tx = table::begin_own(self.outbox.db()).await?;
-        let deadline = cursor::renew(&tx, &self.owner, self.ttl).await?;
+        let (deadline, renewed) = cursor::renew(&tx, &self.owner, self.ttl).await?;
+        if self.holds_all() && renewed == self.slots.len() as u64 {
+            tx.commit().await?;
+            self.prolong(deadline);
+            return Ok(());
+        }
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
         for holder in holders {
@@ -90,6 +98,17 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// Every lease is still ours: the epoch changes only with the owner.
+    fn prolong(&self, deadline: Instant) {
+        for slot in self.slots.values() {
+            slot.send_modify(|lease| {
+                if let Some(lease) = lease {
+                    lease.deadline = deadline;
+                }
+            });
+        }
     }
 
     async fn take(&self, holder: &Holder, slot: &watch::Sender<Option<Lease>>) -> Result<()> {
