@@ -17,6 +17,8 @@ use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use crate::feed::Feed;
+
 /// Every database a test makes begins with this, so that left-over ones can be found and dropped.
 pub const NAME_PREFIX: &str = "postroom_test_";
 
@@ -30,6 +32,8 @@ pub struct Fresh {
     pub overlapping_writers: bool,
     /// Whether JSON comes back byte for byte. PostgreSQL's `jsonb` keeps the value, not the text.
     pub keeps_json_text: bool,
+    /// How subscribers are fed, if not straight from the outbox.
+    pub(crate) feed: Option<Feed>,
     store: Arc<dyn Inspect>,
     // After the store: its connections go first, then the database.
     home: Home,
@@ -74,8 +78,18 @@ impl Fresh {
         Self {
             overlapping_writers: !matches!(home, Home::Sqlite(_)),
             keeps_json_text: !matches!(home, Home::Postgres(_)),
+            feed: None,
             store,
             home,
+        }
+    }
+
+    /// The same store, with its subscribers fed through a broker.
+    #[must_use]
+    pub fn fed_by(self, feed: Feed) -> Self {
+        Self {
+            feed: Some(feed),
+            ..self
         }
     }
 

@@ -17,8 +17,6 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::Fresh;
-
 pub use commit::{
     a_key_keeps_its_order_when_its_first_writer_commits_late, a_key_keeps_its_order_when_its_second_writer_began_first,
     a_late_commit_is_not_skipped, a_rolled_back_event_is_never_read, a_savepoint_rolled_back_hides_only_its_events,
@@ -48,8 +46,8 @@ pub use retention::{
 const CLAUSE_MAX: Duration = Duration::from_secs(120);
 
 /// Runs one clause; a clause that hangs has failed.
-pub async fn check<F: Future<Output = ()>>(fresh: Fresh, clause: impl FnOnce(Fresh) -> F) {
-    let ended = timeout(CLAUSE_MAX, Box::pin(clause(fresh))).await;
+pub async fn check<T, F: Future<Output = ()>>(adapter: T, clause: impl FnOnce(T) -> F) {
+    let ended = timeout(CLAUSE_MAX, Box::pin(clause(adapter))).await;
     assert!(ended.is_ok(), "the clause has not ended after {CLAUSE_MAX:?}");
 }
 

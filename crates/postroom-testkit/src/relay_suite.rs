@@ -87,3 +87,42 @@ macro_rules! relay_suite {
         }
     };
 }
+
+/// Makes the clauses about subscribers tests of a broker that feeds them: `feed_suite!(fed)`, where `fed` opens a store
+/// with [`Fresh::fed_by`](crate::Fresh::fed_by). Handlers do not change, so neither do their promises.
+#[macro_export]
+macro_rules! feed_suite {
+    ($fresh:path) => {
+        $crate::relay_suite!($fresh; deliver:
+            a_committed_event_has_one_effect
+            a_rolled_back_event_has_none
+            events_of_a_key_have_their_effects_in_order
+            a_restart_continues_where_it_left
+            a_relay_killed_in_the_middle_loses_and_doubles_nothing
+            a_handler_emits_through_the_outbox
+            a_chain_that_loops_ends_as_a_dead_letter
+            a_batch_handler_has_one_effect_per_event
+            a_filter_lets_only_its_types_pass
+        );
+        $crate::relay_suite!($fresh; fail:
+            a_poison_event_holds_only_its_key
+            a_dead_letter_lets_its_key_go_on
+            a_dead_letter_holds_its_key_until_it_is_retried
+            a_dead_letter_holds_its_key_until_it_is_discarded
+            a_failing_subscriber_holds_up_no_other
+            a_handler_that_panics_takes_down_nothing
+            a_handler_that_hangs_is_ended
+            an_invalid_event_is_a_dead_letter_at_once
+            a_poison_event_in_a_batch_is_found
+            a_strict_route_lets_nothing_pass
+            without_order_an_entry_waits_alone
+            what_waits_survives_a_restart
+            two_operators_retry_at_once
+            dead_letters_of_one_key_are_retried_in_order
+            a_swallowed_error_costs_nobody_else_an_effect
+        );
+        $crate::relay_suite!($fresh; operate:
+            a_paused_route_waits_until_it_is_resumed
+        );
+    };
+}

@@ -321,12 +321,30 @@ pub(crate) async fn set_paused(tx: &DatabaseTransaction, route: &str, is_paused:
     Ok(())
 }
 
-/// Makes every relay look at what an operator changed.
+/// Makes every relay look at what was changed.
 pub(crate) async fn signal(tx: &DatabaseTransaction) -> Result<()> {
+    raise(tx, 1).await
+}
+
+/// Makes every relay look, and answers the first of `count` numbers that nobody has had: greater than all before.
+pub(crate) async fn signal_numbered(tx: &DatabaseTransaction, count: usize) -> Result<i64> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    raise(tx, count).await?;
+    let mut select = Query::select();
+    select.column("version").from(table::named(tx, Table::Signal));
+    let row = tx
+        .query_one(&select)
+        .await
+        .map_err(|source| Error::db("read the signal", source))?;
+    let version: i64 = row.map_or(Ok(count), |row| row.try_get("", "version"))?;
+    Ok(version - count)
+}
+
+async fn raise(tx: &DatabaseTransaction, by: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Signal))
-        .value("version", Expr::col("version").add(1));
+        .value("version", Expr::col("version").add(by));
     tx.execute(&update)
         .await
         .map_err(|source| Error::db("signal the relays", source))?;

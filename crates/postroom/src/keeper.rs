@@ -88,10 +88,8 @@ impl Keeper {
                 continue;
             };
             if holder.owner.as_deref() == Some(self.owner.as_str()) {
-                slot.send_replace(Some(Lease {
-                    epoch: holder.epoch,
-                    deadline,
-                }));
+                let epoch = holder.epoch;
+                slot.send_if_modified(|lease| is_news(lease.replace(Lease { epoch, deadline }), epoch));
             } else {
                 slot.send_if_modified(|lease| lease.take().is_some());
                 self.take(&holder, slot).await?;
@@ -103,10 +101,11 @@ impl Keeper {
     /// Every lease is still ours: the epoch changes only with the owner.
     fn prolong(&self, deadline: Instant) {
         for slot in self.slots.values() {
-            slot.send_modify(|lease| {
-                if let Some(lease) = lease {
-                    lease.deadline = deadline;
-                }
+            slot.send_if_modified(|lease| {
+                lease.as_mut().is_some_and(|lease| {
+                    let before = std::mem::replace(&mut lease.deadline, deadline);
+                    before <= Instant::now()
+                })
             });
         }
     }
@@ -123,4 +122,9 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Whether a line must hear of a renewal: one whose lease was running need not.
+fn is_news(before: Option<Lease>, epoch: i64) -> bool {
+    before.is_none_or(|before| before.epoch != epoch || before.deadline <= Instant::now())
 }

@@ -7,12 +7,15 @@
 
 mod audit;
 mod backoff;
+mod broker;
 mod cause;
 pub mod clock;
+mod consumer;
 mod cursor;
 pub mod dead;
 mod destination;
 mod emit;
+pub mod envelope;
 mod error;
 mod event;
 mod feed;
@@ -36,11 +39,14 @@ mod settle;
 mod subscriber;
 pub mod table;
 mod task;
+mod topic;
 mod vitals;
 
+pub use broker::{Broker, Letter, Mark, Message, Origin, Subscription};
 pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};
 pub use emit::{append, cancel, emit, emit_at, schedule};
+pub use envelope::{Envelope, Mode};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{
     CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,
@@ -52,8 +58,9 @@ pub use outbox::{Entry, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Posi
 pub use parked::{Parked, Parking};
 pub use relay::Relay;
 pub use retry::{Delays, Retry, Verdict};
-pub use route::{Dead, Filter, Lane, Ordering, Route, Start, To};
+pub use route::{Dead, Filter, Lane, Ordering, Route, Source, Start, To};
 /// The transaction a handler works in.
 pub use sea_orm::DatabaseTransaction;
 pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
+pub use topic::Topic;
 pub use vitals::{Line as LineVitals, Vitals};

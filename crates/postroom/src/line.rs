@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::clock;
+use crate::consumer;
 use crate::cursor::{self, Lease, Shard};
 use crate::destination::{Batch, Receipt};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,7 +19,7 @@ use crate::feed::{Feed, Slice};
 use crate::judge::{Judge, Settlement};
 use crate::outbox::{Entry, Position, Pulse};
 use crate::parked::{self, Parked, Parking};
-use crate::route::{Lane, Lanes, Ordering, Route, To};
+use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
 use crate::settle::settle;
 use crate::table;
 use crate::vitals::Vitals;
@@ -241,7 +242,7 @@ impl Line {
         let entries: Vec<&Entry> = slice
             .entries()
             .iter()
-            .filter(|entry| self.route.takes(self.shard.number, entry))
+            .filter(|entry| self.route.reads(self.shard.number, entry))
             .collect();
         if entries.is_empty() {
             work.position = slice.next();
@@ -341,6 +342,9 @@ impl Line {
 
     async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
+        if let Source::Broker(broker, _) = &self.route.from {
+            consumer::bury(&**broker, &self.route.name, &settlement.dead).await?;
+        }
         let lease = (work.epoch, self.route.ordering);
         let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)

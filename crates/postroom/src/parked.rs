@@ -141,6 +141,31 @@ pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ord
         .collect()
 }
 
+/// Which lanes of these entries stand still.
+pub(crate) async fn lanes_of(
+    tx: &DatabaseTransaction,
+    shard: &Shard,
+    ordering: Ordering,
+    entries: &[&Entry],
+) -> Result<Lanes> {
+    if ordering != Ordering::Key {
+        return lanes(tx, shard, ordering).await;
+    }
+    let keys: HashSet<Key> = entries.iter().map(|entry| entry.event.key()).collect();
+    let mut select = Query::select();
+    select
+        .distinct()
+        .columns(["aggregate_type", "aggregate_id"])
+        .from(table::named(tx, Table::Parked))
+        .and_where(of(shard))
+        .and_where(among(keys));
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read which keys are parked", source))?;
+    rows.iter().map(|row| Ok(Lane::Key(read_key(row)?))).collect()
+}
+
 /// How many rows a shard has parked.
 pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard) -> Result<u64> {
     let mut select = Query::select();

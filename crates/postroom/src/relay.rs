@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
+use crate::consumer::Consumer;
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::Feed;
@@ -18,7 +19,7 @@ use crate::line::Line;
 use crate::outbox::{Outbox, Position};
 use crate::pulse::Heart;
 use crate::replay;
-use crate::route::{Route, Start};
+use crate::route::{Route, Source, Start, To};
 use crate::schedule;
 use crate::subscriber::Subscriber;
 use crate::table;
@@ -107,6 +108,9 @@ impl Relay {
         let mut keeper = Keeper::new(Arc::clone(&self.outbox), owner.clone(), self.lease_ttl);
         let mut lines = JoinSet::new();
         for route in self.routes.into_iter().map(Arc::new) {
+            if let Some(consumer) = Consumer::of(&route, &self.outbox, &heart, &self.vitals) {
+                lines.spawn(consumer.run(stop.clone()));
+            }
             for number in 0..route.shards {
                 let shard = Shard {
                     route: route.name.clone(),
@@ -181,6 +185,9 @@ impl Relay {
                     route.name
                 )));
             }
+            if let Source::Broker(_, topics) = &route.from {
+                check_consumer(route, topics)?;
+            }
             if route.shards == 0 || route.shards > 1024 {
                 return Err(Error::invalid(format!(
                     "route {:?} has {} shards; give 1 to 1024",
@@ -220,6 +227,26 @@ impl Relay {
         }
         Ok(())
     }
+}
+
+fn check_consumer(route: &Route, topics: &[String]) -> Result<()> {
+    let name = &route.name;
+    if !matches!(route.to, To::Subscriber(_)) {
+        return Err(Error::invalid(format!(
+            "route {name:?} leads from a broker to a destination; a broker feeds subscribers"
+        )));
+    }
+    if topics.is_empty() {
+        return Err(Error::invalid(format!(
+            "subscriber {name:?} is fed by a broker but by no topic"
+        )));
+    }
+    if route.shards != 1 {
+        return Err(Error::invalid(format!(
+            "subscriber {name:?} is fed by a broker, which shares out its work; leave its shards at 1"
+        )));
+    }
+    Ok(())
 }
 
 /// A name for this process that no other has had: leases are recognised by it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::broker::Broker;
 use crate::destination::Destination;
 use crate::event::Key;
 use crate::outbox::Entry;
@@ -17,6 +18,8 @@ use crate::subscriber::Subscriber;
 pub struct Route {
     /// Its name, unique in the database: progress is kept under it.
     pub name: String,
+    /// Where its entries come from.
+    pub from: Source,
     /// Which entries.
     pub filter: Filter,
     /// Where to.
@@ -38,6 +41,7 @@ impl Route {
     pub fn new(name: impl Into<String>, to: To) -> Self {
         Self {
             name: name.into(),
+            from: Source::Outbox,
             filter: Filter::all(),
             to,
             ordering: Ordering::Key,
@@ -48,11 +52,27 @@ impl Route {
         }
     }
 
+    /// Whether this shard of the route delivers the entry when it meets it in the log. A route that a broker feeds only
+    /// follows the log, so that it holds back no retention.
+    pub(crate) fn reads(&self, shard: u32, entry: &Entry) -> bool {
+        matches!(self.from, Source::Outbox) && self.takes(shard, entry)
+    }
+
     /// Whether this shard of the route delivers the entry.
     pub(crate) fn takes(&self, shard: u32, entry: &Entry) -> bool {
         self.filter.matches(&entry.event.event_type)
             && (self.shards <= 1 || entry.event.key().shard(self.shards) == shard)
     }
+}
+
+/// Where the entries of a route come from.
+#[derive(Clone, Debug, Default)]
+pub enum Source {
+    /// The log.
+    #[default]
+    Outbox,
+    /// These topics of a broker; only what failed is kept in the store, to be retried from there.
+    Broker(Arc<dyn Broker>, Vec<String>),
 }
 
 /// Where a route leads.

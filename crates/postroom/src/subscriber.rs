@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, TransactionTrait};
 
+use crate::broker::Broker;
 use crate::cause::Cause;
 use crate::destination::Receipt;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +20,7 @@ use crate::event::Event;
 use crate::inbox;
 use crate::outbox::Entry;
 use crate::retry::Retry;
-use crate::route::{Dead, Filter, Ordering, Route, Start, To};
+use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
 use crate::table;
 
 /// Most events in one transaction.
@@ -165,6 +166,7 @@ impl Subscriber {
     pub fn into_route(self) -> Route {
         Route {
             name: self.group.clone(),
+            from: Source::Outbox,
             filter: self.filter.clone(),
             ordering: self.ordering,
             retry: self.retry.clone(),
@@ -172,6 +174,15 @@ impl Subscriber {
             start: self.start,
             shards: self.shards,
             to: To::Subscriber(std::sync::Arc::new(self)),
+        }
+    }
+
+    /// The route that feeds it from topics of a broker. A group has one shard: the broker shares out its work.
+    pub fn fed_by(self, broker: std::sync::Arc<dyn Broker>, topics: Vec<String>) -> Route {
+        Route {
+            from: Source::Broker(broker, topics),
+            shards: 1,
+            ..self.into_route()
         }
     }
 

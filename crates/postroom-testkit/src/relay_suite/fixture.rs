@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::{
-    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Outbox, Relay, Result, Retry,
-    Subscriber, table,
+    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Job, Outbox, Relay, Result, Retry,
+    Route, Subscriber, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::Fresh;
+use crate::feed::Feed;
 
 /// No clause waits longer than this for what must happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -66,13 +67,16 @@ impl Office {
         }
     }
 
-    pub(crate) fn relay(&self) -> Relay {
+    pub(crate) fn relay(&self) -> Posts {
         let outbox: Arc<dyn Outbox> = self.fresh.store();
-        Relay::new(outbox).lease_ttl(Duration::from_secs(3))
+        Posts {
+            relay: Relay::new(outbox).lease_ttl(Duration::from_secs(3)),
+            feed: self.fresh.feed.clone(),
+        }
     }
 
-    pub(crate) fn start(&mut self, relay: Relay) {
-        self.relays.spawn(relay.run(self.stop.child_token()));
+    pub(crate) fn start(&mut self, posts: Posts) {
+        self.relays.spawn(posts.relay().run(self.stop.child_token()));
     }
 
     /// Stops every relay and waits for its end.
@@ -186,6 +190,44 @@ impl Office {
 
     pub(crate) fn store(&self) -> Arc<dyn Inspect> {
         self.fresh.store()
+    }
+}
+
+/// A relay whose subscribers are fed as the test says: straight from the outbox, or through a broker.
+pub(crate) struct Posts {
+    relay: Relay,
+    feed: Option<Feed>,
+}
+
+impl Posts {
+    pub(crate) fn subscriber(self, subscriber: Subscriber) -> Self {
+        let route = match &self.feed {
+            None => subscriber.into_route(),
+            Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()]),
+        };
+        self.route(route)
+    }
+
+    pub(crate) fn route(mut self, route: Route) -> Self {
+        self.relay = self.relay.route(route);
+        self
+    }
+
+    pub(crate) fn job(mut self, job: Job) -> Self {
+        self.relay = self.relay.job(job);
+        self
+    }
+
+    pub(crate) fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.relay = self.relay.lease_ttl(ttl);
+        self
+    }
+
+    pub(crate) fn relay(self) -> Relay {
+        match self.feed {
+            None => self.relay,
+            Some(feed) => self.relay.route(feed.publishing()),
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub async fn the_number_of_shards_cannot_change(fresh: Fresh) {
         shards: 2,
         ..Scripted::new("s").subscriber(3)
     });
-    let error = relay.run(CancellationToken::new()).await.expect_err("refused");
+    let error = relay.relay().run(CancellationToken::new()).await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(
         error

@@ -8,6 +8,7 @@
     reason = "tests: a panic is how they fail, and what they counted is worth reading"
 )]
 
+mod broker;
 mod failure;
 mod fault;
 mod guide;

@@ -1,0 +1,150 @@
+//! The port to brokers: where routes publish to, and where subscribers are fed from when they are not fed from the outbox.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::destination::Destination;
+use crate::envelope::{Envelope, Mode};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::route::Start;
+use crate::topic::Topic;
+
+/// A broker: Kafka, RabbitMQ, Redis Streams.
+///
+/// # Contract
+/// 1. What a publisher delivers to a topic is received, at least once, by every group that joined it, in order per
+///    aggregate id.
+/// 2. A subscription hands out each message to one member of its group at a time. What is not acknowledged before the member
+///    leaves or dies comes again, it and what follows on its key in order; what is acknowledged does not.
+/// 3. Connections are made again by themselves; a call ends in time with an error while the broker is away.
+#[async_trait]
+pub trait Broker: fmt::Debug + Send + Sync {
+    /// Where a route publishes: each entry to its topic, in order by aggregate id.
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination>;
+
+    /// Joins a group. A group that is new begins where `start` says; one that is known goes on where it was.
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>>;
+
+    /// Keeps a copy where the broker's own tools look for dead letters (`{topic}.DLT` and the like), with where it came from
+    /// and why. The dead letter that operators act on is the one in the store.
+    async fn bury(&self, letter: &Letter) -> Result<()>;
+}
+
+/// A member of a group.
+#[async_trait]
+pub trait Subscription: fmt::Debug + Send {
+    /// Waits for messages, at most `max`. Dropping the future loses none.
+    async fn next(&mut self, max: usize) -> Result<Vec<Message>>;
+
+    /// These are done, durably: called after the commit of their effects.
+    async fn ack(&mut self, done: &[Mark]) -> Result<()>;
+
+    /// These were not worked; they come again, here or at another member.
+    async fn nack(&mut self, back: &[Mark]) -> Result<()>;
+}
+
+/// How a subscription recognises a message it has handed out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mark {
+    /// A place in a partition of a topic.
+    Offset {
+        /// Its topic.
+        topic: String,
+        /// Its partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+    },
+    /// A number of the connection's.
+    Tag(u64),
+    /// A name within a topic.
+    Id {
+        /// Its topic.
+        topic: String,
+        /// Its name.
+        id: String,
+    },
+}
+
+/// What came from a broker.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// What to acknowledge.
+    pub mark: Mark,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The media type of the body: says whether it is structured.
+    pub content_type: Option<String>,
+    /// CloudEvents attributes, without the transport's prefix.
+    pub attributes: BTreeMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Message {
+    /// The event inside.
+    pub fn event(&self) -> Result<Event> {
+        let is_structured = self
+            .content_type
+            .as_deref()
+            .is_some_and(|kind| kind.trim_start().starts_with("application/cloudevents"));
+        let envelope = if is_structured {
+            Envelope::from_structured(&self.body)?
+        } else {
+            Envelope::from_binary(self.attributes.clone(), &self.body)?
+        };
+        envelope.into_event()
+    }
+}
+
+/// Where a message came from: the topic, and the place in it in the broker's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The topic.
+    pub topic: String,
+    /// For example `partition 2, offset 17`.
+    pub place: String,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.topic, self.place)
+    }
+}
+
+impl std::str::FromStr for Origin {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (topic, place) = text
+            .split_once('#')
+            .ok_or_else(|| Error::invalid(format!("{text:?} is not an origin")))?;
+        Ok(Self {
+            topic: topic.to_owned(),
+            place: place.to_owned(),
+        })
+    }
+}
+
+/// A message that was given up.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// Which group gave it up.
+    pub group: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The media type of the body.
+    pub content_type: Option<String>,
+    /// CloudEvents attributes, without the transport's prefix.
+    pub attributes: BTreeMap<String, String>,
+    /// The body, as it came.
+    pub body: Vec<u8>,
+    /// Why it was given up.
+    pub error: String,
+    /// How often it was tried.
+    pub attempts: u32,
+}

@@ -1,0 +1,363 @@
+//! A consumer: feeds a subscriber from a broker. What fails is kept in the store and retried from there by the route's line,
+//! in order by key, so that the topic moves on; what is handled, parked or given up is acknowledged after the commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sea_orm::DatabaseTransaction;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::broker::{Broker, Letter, Mark, Message, Origin, Subscription};
+use crate::clock;
+use crate::cursor::{self, Shard};
+use crate::dead;
+use crate::destination::Receipt;
+use crate::envelope::{Envelope, JSON};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::judge::{Judge, Settlement};
+use crate::outbox::{Entry, Outbox, Pulse};
+use crate::parked::{self, Parked};
+use crate::pulse::Heart;
+use crate::route::{Lanes, Route, Source, To};
+use crate::subscriber::Subscriber;
+use crate::table;
+use crate::vitals::Vitals;
+
+/// Messages taken at once.
+const BATCH: usize = 500;
+/// A group with this many parked rows takes no more until some are gone.
+const PARKED_MAX: u64 = 10_000;
+/// Between two looks while the group is paused, or stands behind a parked entry.
+const LOOK: Duration = Duration::from_millis(500);
+/// Numbers of entries that came through a broker begin here, so that they meet no number of the log.
+const NUMBERS: i64 = 1 << 52;
+/// The header that keeps where a parked message came from.
+const ORIGIN: &str = "postroomorigin";
+/// The type under which a message is kept that is no event.
+const UNREADABLE: &str = "postroom.unreadable.v1";
+/// How much of an unreadable message is kept.
+const UNREADABLE_BYTES_MAX: usize = 100_000;
+
+/// What a consumer works with.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    route: Arc<Route>,
+    subscriber: Arc<Subscriber>,
+    broker: Arc<dyn Broker>,
+    topics: Vec<String>,
+    outbox: Arc<dyn Outbox>,
+    pulse: watch::Receiver<Pulse>,
+    vitals: Arc<Vitals>,
+}
+
+/// A message as it is worked.
+#[derive(Debug)]
+struct Item {
+    message: Message,
+    /// Numbered by its place among the messages taken together.
+    entry: Entry,
+    /// Why it is no event.
+    broken: Option<String>,
+}
+
+impl Consumer {
+    /// The consumer of a route, if a broker feeds it.
+    pub(crate) fn of(
+        route: &Arc<Route>,
+        outbox: &Arc<dyn Outbox>,
+        heart: &Heart,
+        vitals: &Arc<Vitals>,
+    ) -> Option<Self> {
+        let (Source::Broker(broker, topics), To::Subscriber(subscriber)) = (&route.from, &route.to) else {
+            return None;
+        };
+        Some(Self {
+            route: Arc::clone(route),
+            subscriber: Arc::clone(subscriber),
+            broker: Arc::clone(broker),
+            topics: topics.clone(),
+            outbox: Arc::clone(outbox),
+            pulse: heart.subscribe(),
+            vitals: Arc::clone(vitals),
+        })
+    }
+
+    /// Consumes until `stop`. A broker or a store that is away is waited for.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        let mut backoff = Backoff::default();
+        while !stop.is_cancelled() {
+            if let Err(error) = self.session(&stop, &mut backoff).await {
+                tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                self.vitals.behind(&self.name(), Some(&error.report()));
+                backoff.wait(&stop).await;
+            }
+        }
+        self.vitals.left(&self.name());
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        format!("{} (consumer)", self.route.name)
+    }
+
+    fn shard(&self) -> Shard {
+        Shard {
+            route: self.route.name.clone(),
+            number: 0,
+        }
+    }
+
+    /// From joining the group to leaving it.
+    async fn session(&mut self, stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
+        let (broker, topics) = (Arc::clone(&self.broker), self.topics.clone());
+        let joining = broker.subscribe(&self.subscriber.group, &topics, self.route.start);
+        let Some(joined) = stop.run_until_cancelled(joining).await else {
+            return Ok(());
+        };
+        let mut subscription = joined?;
+        while self.is_open(stop).await? {
+            let Some(messages) = stop.run_until_cancelled(subscription.next(BATCH)).await else {
+                break;
+            };
+            let items: Vec<Item> = messages?.into_iter().enumerate().map(Item::of).collect();
+            self.work(&mut *subscription, &items, stop, backoff).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits while the group is paused or has too much parked; `false` when it is time to stop.
+    async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
+        while !stop.is_cancelled() {
+            let tx = table::look(self.outbox.db()).await?;
+            let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
+            let parked = parked::count(&tx, &self.shard()).await?;
+            tx.commit().await?;
+            if !is_paused && parked < PARKED_MAX {
+                return Ok(true);
+            }
+            self.look_again(stop).await;
+        }
+        Ok(false)
+    }
+
+    async fn look_again(&mut self, stop: &CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(LOOK) => {}
+            _ = self.pulse.changed() => {}
+        }
+    }
+
+    /// Works through messages in order and acknowledges as it goes; what is left when it is time to stop is given back.
+    async fn work(
+        &mut self,
+        subscription: &mut dyn Subscription,
+        items: &[Item],
+        stop: &CancellationToken,
+        backoff: &mut Backoff,
+    ) -> Result<()> {
+        let mut rest = items;
+        while !rest.is_empty() && !stop.is_cancelled() {
+            match self.turn(rest).await {
+                Ok(0) => self.look_again(stop).await,
+                Ok(done) => {
+                    let (settled, left) = rest.split_at_checked(done).unwrap_or((rest, &[]));
+                    subscription.ack(&marks(settled)).await?;
+                    rest = left;
+                    backoff.reset();
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(group = %self.route.name, error = error.report(), "consumer waits for its store");
+                    self.vitals.behind(&self.name(), None);
+                    backoff.wait(stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !rest.is_empty() {
+            subscription.nack(&marks(rest)).await?;
+        }
+        Ok(())
+    }
+
+    /// Handles the first of these messages and settles them in one transaction; answers how many. None, when the first has
+    /// to wait.
+    async fn turn(&self, items: &[Item]) -> Result<usize> {
+        let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
+        let lanes = self.lanes(&entries).await?;
+        let send: Vec<&Entry> = items
+            .iter()
+            .filter(|item| self.is_sent(item, &lanes))
+            .map(|item| &item.entry)
+            .collect();
+        let (receipts, tx) = if send.is_empty() {
+            (Vec::new(), table::begin_own(self.outbox.db()).await?)
+        } else {
+            self.subscriber.handle(self.outbox.db(), &send).await?
+        };
+        let judged = self.pair(items, receipts, &lanes);
+        let judge = Judge {
+            route: &self.route,
+            now: clock::now(),
+            roll: rand::random(),
+        };
+        let settlement = judge.page(&judged, &lanes);
+        let (settled, delivered) = (settlement.settled, settlement.delivered);
+        if settled == 0 {
+            return Ok(0);
+        }
+        self.settle(&tx, items, settlement).await?;
+        tx.commit()
+            .await
+            .map_err(|source| Error::db("commit what was consumed", source))?;
+        self.vitals.moved(&self.name(), delivered);
+        Ok(settled)
+    }
+
+    async fn lanes(&self, entries: &[&Entry]) -> Result<Lanes> {
+        let tx = table::look(self.outbox.db()).await?;
+        let lanes = parked::lanes_of(&tx, &self.shard(), self.route.ordering, entries).await?;
+        tx.commit().await?;
+        Ok(lanes)
+    }
+
+    /// Whether the handler gets it now: an event for this subscriber with nothing parked before it.
+    fn is_sent(&self, item: &Item, lanes: &Lanes) -> bool {
+        item.broken.is_none() && self.is_for_us(&item.entry) && !lanes.contains(&self.route.ordering.lane(&item.entry))
+    }
+
+    fn is_for_us(&self, entry: &Entry) -> bool {
+        self.route.filter.matches(&entry.event.event_type)
+    }
+
+    /// Pairs entries with their receipts, up to the first one that was sent and has no answer yet.
+    fn pair<'a>(&self, items: &'a [Item], receipts: Vec<Receipt>, lanes: &Lanes) -> Vec<(&'a Entry, Option<Receipt>)> {
+        let mut answers = receipts.into_iter();
+        let mut judged = Vec::with_capacity(items.len());
+        for item in items {
+            let receipt = match &item.broken {
+                Some(reason) => Some(Receipt::Rejected(reason.clone())),
+                None if !self.is_for_us(&item.entry) => Some(Receipt::Delivered),
+                None if self.is_sent(item, lanes) => match answers.next() {
+                    Some(receipt) => Some(receipt),
+                    None => break,
+                },
+                None => None,
+            };
+            judged.push((&item.entry, receipt));
+        }
+        judged
+    }
+
+    /// Writes down what failed, numbered so that it meets nothing else and in the order it came.
+    async fn settle(&self, tx: &DatabaseTransaction, items: &[Item], settlement: Settlement) -> Result<()> {
+        if settlement.park.is_empty() && settlement.dead.is_empty() {
+            return Ok(());
+        }
+        let shard = self.shard();
+        cursor::lock(tx, &shard.route).await?; // what operators and the line do to parked rows comes before or after
+        let base = NUMBERS + cursor::signal_numbered(tx, items.len()).await?;
+        let first = items.first().map_or(0, |item| item.entry.id);
+        let numbered = |row: Parked| {
+            let at = row.entry.id - first;
+            let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+            let origin = item.map_or_else(String::new, |item| item.message.origin.to_string());
+            let event = row.entry.event.clone().header(ORIGIN, origin);
+            let entry = Entry {
+                id: base + at,
+                event,
+                ..row.entry
+            };
+            Parked { entry, ..row }
+        };
+        let park: Vec<Parked> = settlement.park.into_iter().map(numbered).collect();
+        for row in &settlement.dead {
+            let at = usize::try_from(row.entry.id - first).unwrap_or(usize::MAX);
+            if let Some(item) = items.get(at) {
+                self.broker.bury(&self.letter(item, row)).await?;
+            }
+        }
+        let dead: Vec<Parked> = settlement.dead.into_iter().map(numbered).collect();
+        parked::insert(tx, &shard, "broker", &park).await?;
+        dead::insert(tx, &shard, &dead).await
+    }
+
+    fn letter(&self, item: &Item, row: &Parked) -> Letter {
+        let message = item.message.clone();
+        Letter {
+            group: self.subscriber.group.clone(),
+            origin: message.origin,
+            content_type: message.content_type,
+            attributes: message.attributes,
+            body: message.body,
+            error: row.error.clone().unwrap_or_default(),
+            attempts: row.attempts,
+        }
+    }
+}
+
+impl Item {
+    fn of((at, message): (usize, Message)) -> Self {
+        let (event, broken) = match message.event() {
+            Ok(event) => (event, None),
+            Err(error) => (unreadable(&message), Some(error.report())),
+        };
+        let entry = Entry {
+            id: i64::try_from(at).unwrap_or(i64::MAX),
+            event,
+            created_at: clock::now(),
+        };
+        Self { message, entry, broken }
+    }
+}
+
+fn marks(items: &[Item]) -> Vec<Mark> {
+    items.iter().map(|item| item.message.mark.clone()).collect()
+}
+
+/// A stand-in for a message that is no event, so that it can be kept, shown and discarded like one.
+fn unreadable(message: &Message) -> Event {
+    let body = message.body.get(..UNREADABLE_BYTES_MAX).unwrap_or(&message.body);
+    let payload = json!({
+        "content_type": message.content_type,
+        "attributes": message.attributes,
+        "body": String::from_utf8_lossy(body).replace('\0', "\u{fffd}"),
+    });
+    let fallback = || serde_json::value::RawValue::NULL.to_owned();
+    Event {
+        id: uuid::Uuid::now_v7(),
+        event_type: UNREADABLE.to_owned(),
+        source: String::new(),
+        aggregate_type: "message".to_owned(),
+        aggregate_id: message.origin.to_string().chars().take(50).collect(),
+        payload: serde_json::value::to_raw_value(&payload).unwrap_or_else(|_never| fallback()),
+        headers: crate::event::Headers::new(),
+        occurred_at: clock::now(),
+    }
+}
+
+/// Copies entries that were given up by a route that a broker feeds to where the broker's own tools look.
+pub(crate) async fn bury(broker: &dyn Broker, group: &str, dead: &[Parked]) -> Result<()> {
+    for row in dead {
+        let mut entry = row.entry.clone();
+        let Some(origin) = entry.event.headers.remove(ORIGIN) else {
+            continue; // a replay: it never was on the broker
+        };
+        let envelope = Envelope::of(&entry);
+        let letter = Letter {
+            group: group.to_owned(),
+            origin: origin.parse::<Origin>()?,
+            content_type: Some(JSON.to_owned()),
+            attributes: envelope.attributes,
+            body: envelope.data.get().as_bytes().to_vec(),
+            error: row.error.clone().unwrap_or_default(),
+            attempts: row.attempts,
+        };
+        broker.bury(&letter).await?;
+    }
+    Ok(())
+}
