@@ -2,7 +2,7 @@
 //!
 //! An adapter runs all of them on its real database with one line, `postroom_testkit::outbox_suite!(fresh::postgres);`.
 //! A clause gets a fresh store and panics when the contract is broken. Where SQLite cannot have two open writers,
-//! [`Fresh::overlapping_writers`] says so and the clause asserts what SQLite does instead: the second writer waits.
+//! [`Fresh::overlapping_writers`](crate::Fresh::overlapping_writers) says so and the clause asserts what SQLite does instead: the second writer waits.
 
 mod actor;
 mod commit;

@@ -52,6 +52,7 @@ impl Route {
             Destination::Log => To::Destination(Arc::new(Log::new(&self.name))),
         };
         postroom::Route {
+            from: postroom::Source::Outbox,
             name: self.name.clone(),
             filter: Filter::any_of(self.patterns.clone()),
             to,
