@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::daemon::Process;
 use super::home::Home;
+use super::place::Place;
 use super::{About, Service, probe};
 use crate::process;
 
@@ -94,11 +95,20 @@ impl Service for Kafka {
     }
 }
 
-/// The folder with the jars; fetched once for each version of the pom, and there only when complete.
-fn fetch(home: &Home) -> Result<PathBuf> {
+/// The folder with the jars, there once Kafka has been started.
+pub(super) fn jars(place: &Place) -> Result<PathBuf> {
+    Ok(folder(&Home::open(place, &Kafka.about())?))
+}
+
+fn folder(home: &Home) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     POM.hash(&mut hasher);
-    let jars = home.dir.join(format!("jars-{:08x}", hasher.finish() >> 32));
+    home.dir.join(format!("jars-{:08x}", hasher.finish() >> 32))
+}
+
+/// The folder with the jars; fetched once for each version of the pom, and there only when complete.
+fn fetch(home: &Home) -> Result<PathBuf> {
+    let jars = folder(home);
     if jars.exists() {
         return Ok(jars);
     }

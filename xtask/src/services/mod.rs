@@ -33,10 +33,7 @@ use self::place::Place;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What `services up` and `test` start when no name is given.
-const DEFAULT: &[&dyn Service] = &[&postgres::Postgres, &pgbouncer::PgBouncer, &mariadb::MariaDb];
-
-/// Every service there is; one that needs another comes after it.
+/// Every service there is, all started when no name is given; one that needs another comes after it.
 const ALL: &[&dyn Service] = &[
     &postgres::Postgres,
     &pgbouncer::PgBouncer,
@@ -146,7 +143,7 @@ pub(crate) fn run(workspace: &Workspace, verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Up { names } => {
             let services = if names.is_empty() {
-                DEFAULT.to_vec()
+                ALL.to_vec()
             } else {
                 select(&names)?
             };
@@ -193,7 +190,7 @@ fn select(names: &[String]) -> Result<Vec<&'static dyn Service>> {
 fn not_given(place: &Place) -> Result<Vec<&'static dyn Service>> {
     let mut wanted = Vec::new();
     let mut given = Vec::new();
-    for &service in DEFAULT {
+    for &service in ALL {
         let about = service.about();
         if is_given(place, service)? {
             eprintln!("{}: as {} says", about.name, about.variable);
@@ -299,12 +296,16 @@ fn exports(place: &Place, services: &[&'static dyn Service]) -> Result<Vec<(Stri
         let home = Home::open(place, &about)?;
         exports.push((about.variable.to_owned(), service.url(&home)));
     }
-    // Tests that restart a database run one of their own.
-    if let Some(folder) = postgres::programs() {
-        exports.push(("POSTROOM_TEST_POSTGRES_BIN".to_owned(), folder.display().to_string()));
-    }
-    if let Some(program) = process::find("mariadbd") {
-        exports.push(("POSTROOM_TEST_MARIADB_BIN".to_owned(), program.display().to_string()));
+    // Tests that restart a database or broker run one of their own.
+    let programs = [
+        ("POSTROOM_TEST_POSTGRES_BIN", postgres::programs()),
+        ("POSTROOM_TEST_MARIADB_BIN", process::find("mariadbd")),
+        ("POSTROOM_TEST_REDIS_BIN", process::find("redis-server")),
+        ("POSTROOM_TEST_RABBITMQ_BIN", rabbitmq::program()),
+        ("POSTROOM_TEST_KAFKA_JARS", Some(kafka::jars(place)?)),
+    ];
+    for (variable, path) in programs {
+        exports.extend(path.map(|path| (variable.to_owned(), path.display().to_string())));
     }
     if let Some(program) = python::program() {
         exports.push(("POSTROOM_TEST_PYTHON".to_owned(), program.to_owned()));

@@ -88,7 +88,8 @@ fn describe_node(server: &mut Command, home: &Home) {
         .env("RABBITMQ_LOGS", "-");
 }
 
-fn program() -> Option<PathBuf> {
+/// The server.
+pub(super) fn program() -> Option<PathBuf> {
     let debian = Path::new(DEBIAN);
     if debian.exists() {
         Some(debian.to_path_buf())

@@ -1,0 +1,1 @@
+//! The suites of brokers and destinations on a real Kafka.

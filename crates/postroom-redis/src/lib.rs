@@ -1,0 +1,1 @@
+//! Postroom's broker on Redis Streams.

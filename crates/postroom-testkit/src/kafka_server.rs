@@ -1,0 +1,1 @@
+//! A private Kafka server, for tests that take it away.

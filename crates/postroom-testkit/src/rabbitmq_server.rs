@@ -1,0 +1,1 @@
+//! A private RabbitMQ server, for tests that take it away.

@@ -1,0 +1,1 @@
+//! A private Redis server, for tests that take it away.
