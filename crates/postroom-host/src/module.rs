@@ -1,7 +1,9 @@
 //! A module: what an application or a product feature brings to a host.
 
+use std::sync::Arc;
+
 use axum::Router;
-use postroom::{DomainEvent, Inspect, Job, Migration, Relay, Result, Subscriber, migration};
+use postroom::{Broker, DomainEvent, Filter, Inspect, Job, Migration, Relay, Result, Subscriber, migration};
 
 use crate::host::Host;
 
@@ -118,5 +120,19 @@ impl Module {
     pub fn join(&mut self, relay: Relay) -> Relay {
         let relay = self.subscribers.drain(..).fold(relay, Relay::subscriber);
         self.jobs.drain(..).fold(relay, Relay::job)
+    }
+
+    /// Like [`Module::join`], with subscribers that are fed by a broker; `topics` says where events of a filter are found.
+    pub fn join_through(
+        &mut self,
+        relay: Relay,
+        broker: &Arc<dyn Broker>,
+        topics: impl Fn(&Filter) -> Vec<String>,
+    ) -> Relay {
+        let relay = self.subscribers.drain(..).fold(relay, |relay, subscriber| {
+            let topics = topics(&subscriber.filter);
+            relay.route(subscriber.fed_by(Arc::clone(broker), topics))
+        });
+        self.join(relay)
     }
 }

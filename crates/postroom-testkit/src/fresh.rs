@@ -44,6 +44,12 @@ pub async fn postgres() -> Fresh {
     postgres_on(&variable("POSTROOM_TEST_POSTGRES_URL")).await
 }
 
+/// A fresh store on the same PostgreSQL, behind the transaction pooler of `POSTROOM_TEST_PGBOUNCER_URL`.
+pub async fn pgbouncer() -> Fresh {
+    let url = format!("{}?pooler=transaction", variable("POSTROOM_TEST_PGBOUNCER_URL"));
+    postgres_on(&url).await
+}
+
 /// A fresh store on the MySQL or MariaDB of `POSTROOM_TEST_MYSQL_URL`.
 pub async fn mysql() -> Fresh {
     mysql_on(&variable("POSTROOM_TEST_MYSQL_URL")).await
@@ -122,10 +128,12 @@ impl Fresh {
         Self { store, ..self }
     }
 
-    /// Connections for `count` writers beside the store's own. SQLite's writers queue for the store's one.
+    /// Connections for `count` writers beside the store's own. SQLite's writers queue for the store's one; behind a pooler
+    /// they share the store's, which know how to live there.
     pub async fn writers(&self, count: u32) -> DatabaseConnection {
         match &self.home {
             Home::Sqlite(_) => self.store.db().clone(),
+            Home::Postgres(own) if own.url().contains("pooler=") => self.store.db().clone(),
             Home::Postgres(own) | Home::Mysql(own) => must(connect(&own.url(), count).await, "connect writers"),
         }
     }

@@ -159,6 +159,13 @@ impl Filter {
         Self(patterns.into_iter().map(Into::into).collect())
     }
 
+    /// Events that match this filter or the other.
+    #[must_use]
+    pub fn or(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.iter().filter(|pattern| !self.0.contains(*pattern)).cloned().collect::<Vec<_>>());
+        self
+    }
+
     /// Whether an event type matches.
     pub fn matches(&self, event_type: &str) -> bool {
         self.0.iter().any(|pattern| matches(pattern, event_type))

@@ -7,6 +7,11 @@ mod postgres {
     postroom_testkit::outbox_suite!(fresh::postgres);
 }
 
+mod pgbouncer {
+    use postroom_testkit::fresh;
+    postroom_testkit::outbox_suite!(fresh::pgbouncer);
+}
+
 mod mysql {
     use postroom_testkit::fresh;
     postroom_testkit::outbox_suite!(fresh::mysql);

@@ -1,0 +1,4 @@
+select balance
+from bench_account
+where id = ?
+for update

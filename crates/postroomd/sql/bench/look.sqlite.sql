@@ -1,0 +1,3 @@
+select balance
+from bench_account
+where id = ?
