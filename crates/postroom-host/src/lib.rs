@@ -5,6 +5,7 @@
 //! an address or reads a configuration: the binary does.
 
 mod body;
+mod events;
 mod front;
 mod health;
 mod host;

@@ -9,12 +9,13 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use futures::FutureExt;
 use postroom::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::events;
 use crate::front::{self, Mounted};
 use crate::health;
 use crate::host::Host;
@@ -69,6 +70,7 @@ impl Server {
         let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
         self.routes
             .route("/", get(front))
+            .route("/api/v1/events", post(events::post))
             .route("/health/live", get(health::live))
             .route("/health/ready", get(health::ready))
             .fallback(not_found)

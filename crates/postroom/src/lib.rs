@@ -5,6 +5,7 @@
 //! in a correct order and delivers it to a [`Destination`] or a [`Subscriber`]; what fails is parked, retried, and in
 //! the end kept as a dead letter. This crate opens no socket and knows no driver: a store crate brings the database.
 
+mod accept;
 mod audit;
 mod backoff;
 mod broker;
@@ -42,6 +43,7 @@ mod task;
 mod topic;
 mod vitals;
 
+pub use accept::accept;
 pub use broker::{Broker, Letter, Mark, Message, Origin, Subscription};
 pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};

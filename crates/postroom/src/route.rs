@@ -162,7 +162,14 @@ impl Filter {
     /// Events that match this filter or the other.
     #[must_use]
     pub fn or(mut self, other: &Self) -> Self {
-        self.0.extend(other.0.iter().filter(|pattern| !self.0.contains(*pattern)).cloned().collect::<Vec<_>>());
+        self.0.extend(
+            other
+                .0
+                .iter()
+                .filter(|pattern| !self.0.contains(*pattern))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
         self
     }
 

@@ -1,0 +1,167 @@
+//! A destination that posts each event to one address.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
+use postroom::{Batch, Destination, Entry, Envelope, Error, ErrorKind, Mode, Receipt, Result, clock};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+
+use crate::answer::judge;
+use crate::signature::{Secret, sign};
+
+/// Requests under way at once, each of another lane.
+const AT_ONCE: usize = 32;
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How much of an answer is read.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Posts events as CloudEvents, in order by lane. With secrets, each request is signed as Standard Webhooks say: `webhook-id` is
+/// the event's id and the same on every attempt, so that receivers can drop what they have had.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    client: Client,
+    url: Url,
+    mode: Mode,
+    secrets: Vec<Secret>,
+}
+
+impl Webhook {
+    /// Posts to this address; an answer that takes longer than `timeout` counts as none.
+    pub fn new(url: &str, mode: Mode, secrets: Vec<Secret>, timeout: Duration) -> Result<Self> {
+        let url: Url = url
+            .parse()
+            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("read the address {url:?}"), source))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Error::invalid(format!(
+                "the address {url} must begin with http:// or https://"
+            )));
+        }
+        // Another part of the process may have chosen a provider already; either will do.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = Client::builder()
+            .connect_timeout(CONNECT_MAX)
+            .timeout(timeout)
+            .redirect(Policy::none())
+            .user_agent(concat!("postroom/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|source| Error::caused(ErrorKind::Failed, "make an HTTP client", source))?;
+        Ok(Self {
+            client,
+            url,
+            mode,
+            secrets,
+        })
+    }
+
+    async fn post(&self, entry: &Entry) -> Receipt {
+        let envelope = Envelope::of(entry);
+        let (mut headers, body) = match self.mode {
+            Mode::Structured => (content_type(CLOUDEVENTS_JSON), envelope.to_structured()),
+            Mode::Binary => (attributes(&envelope), envelope.data.get().as_bytes().to_vec()),
+        };
+        if !self.secrets.is_empty() {
+            self.sign(&mut headers, &entry.event.id.to_string(), &body);
+        }
+        let request = self.client.post(self.url.clone()).headers(headers).body(body);
+        match request.send().await {
+            Ok(answer) => {
+                let status = answer.status();
+                judge(status, &read(answer).await)
+            }
+            Err(error) => Receipt::Unavailable(Error::caused(ErrorKind::Unavailable, "post the event", error).report()),
+        }
+    }
+
+    fn sign(&self, headers: &mut HeaderMap, id: &str, body: &[u8]) {
+        let timestamp = clock::now().unix_timestamp();
+        let signature = sign(&self.secrets, id, timestamp, body);
+        let ours = [
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", timestamp.to_string()),
+            ("webhook-signature", signature),
+        ];
+        for (name, value) in ours {
+            put(headers, name, &value);
+        }
+    }
+}
+
+#[async_trait]
+impl Destination for Webhook {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        let post = async |at: usize| match batch.entries.get(at) {
+            Some(entry) => self.post(entry).await,
+            None => Receipt::Held,
+        };
+        batch.in_lanes(AT_ONCE, post).await
+    }
+}
+
+/// The beginning of an answer's body, for whoever asks why an event was refused.
+async fn read(mut answer: reqwest::Response) -> String {
+    let mut body = Vec::new();
+    while (body.len() as u64) < ANSWER_BYTES_MAX {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+fn content_type(kind: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    put(&mut headers, CONTENT_TYPE.as_str(), kind);
+    headers
+}
+
+/// Binary mode: an attribute is the header `ce-` and its name, its value percent-encoded.
+fn attributes(envelope: &Envelope) -> HeaderMap {
+    let mut headers = content_type(JSON);
+    for (name, value) in &envelope.attributes {
+        if name != "datacontenttype" {
+            put(&mut headers, &format!("ce-{name}"), &percent_encode(value));
+        }
+    }
+    headers
+}
+
+fn put(headers: &mut HeaderMap, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+        headers.insert(name, value);
+    }
+}
+
+/// Printable ASCII stays, but for space, quote and percent, as the HTTP binding of CloudEvents says.
+fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'%') {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_fits_into_a_header() {
+        assert_eq!(percent_encode("a-b 100% \"é\""), "a-b%20100%25%20%22%C3%A9%22");
+    }
+
+    #[test]
+    fn an_address_must_be_http() {
+        let new = |url: &str| Webhook::new(url, Mode::Structured, Vec::new(), CONNECT_MAX);
+        assert!(new("https://example.com/hook").is_ok());
+        assert!(new("ftp://example.com").is_err());
+        assert!(new("example.com").is_err());
+    }
+}

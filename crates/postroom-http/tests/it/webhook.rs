@@ -1,0 +1,74 @@
+//! What a receiver gets.
+
+use postroom::{Batch, Destination as _, Entry, Event, Mode, Ordering, Receipt};
+
+use crate::receiver::Receiver;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+mod suite {
+    postroom_testkit::destination_suite!(super::structured, super::structured);
+}
+
+async fn structured() -> Receiver {
+    Receiver::open(Mode::Structured, &[]).await
+}
+
+fn entry(event_type: &str) -> Entry {
+    let payload = serde_json::value::RawValue::from_string(r#"{"n":1}"#.to_owned()).unwrap();
+    Entry {
+        id: 5,
+        event: Event::new(event_type, "Order", "é 7", payload).unwrap(),
+        created_at: postroom::clock::now(),
+    }
+}
+
+async fn deliver(receiver: &Receiver, entry: &Entry) -> Receipt {
+    let batch = Batch {
+        entries: &[entry],
+        ordering: Ordering::Key,
+    };
+    receiver.webhook.deliver(&batch).await.remove(0)
+}
+
+#[tokio::test]
+async fn every_attempt_is_signed_anew_under_the_same_id() {
+    let receiver = Receiver::open(Mode::Structured, &[SECRET]).await;
+    let entry = entry("shop.order.paid.v1");
+    assert_eq!(deliver(&receiver, &entry).await, Receipt::Delivered);
+    assert_eq!(deliver(&receiver, &entry).await, Receipt::Delivered);
+    let requests = receiver.requests.lock().unwrap();
+    let header = |at: usize, name: &str| requests[at].0[name].to_str().unwrap().to_owned();
+    let id = entry.event.id.to_string();
+    assert_eq!([header(0, "webhook-id"), header(1, "webhook-id")], [id.clone(), id]);
+    assert!(header(0, "webhook-signature").starts_with("v1,"));
+    let timestamp: i64 = header(0, "webhook-timestamp").parse().unwrap();
+    assert!((postroom::clock::now().unix_timestamp() - timestamp).abs() < 60);
+    assert_eq!(header(0, "content-type"), "application/cloudevents+json");
+}
+
+#[tokio::test]
+async fn binary_mode_puts_attributes_into_headers() {
+    let receiver = Receiver::open(Mode::Binary, &[]).await;
+    assert_eq!(
+        deliver(&receiver, &entry("shop.order.paid.v1")).await,
+        Receipt::Delivered
+    );
+    let requests = receiver.requests.lock().unwrap();
+    let (headers, body) = &requests[0];
+    let header = |name: &str| headers[name].to_str().unwrap();
+    assert_eq!(header("ce-type"), "shop.order.paid.v1");
+    assert_eq!(header("ce-specversion"), "1.0");
+    assert_eq!(header("ce-aggregateid"), "%C3%A9%207");
+    assert_eq!(header("content-type"), "application/json");
+    assert_eq!(body, br#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn an_answer_decides_what_becomes_of_the_event() {
+    let receiver = structured().await;
+    let refused = Receipt::Refused("422 Unprocessable Entity: no such thing".to_owned());
+    assert_eq!(deliver(&receiver, &entry("shop.refused.v1")).await, refused);
+    let away = Receipt::Unavailable("503 Service Unavailable: later".to_owned());
+    assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, away);
+}
