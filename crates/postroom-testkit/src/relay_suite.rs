@@ -28,6 +28,7 @@ macro_rules! relay_suite {
             a_redelivery_has_no_second_effect
             a_relay_killed_in_the_middle_loses_and_doubles_nothing
             a_begin_that_is_cut_off_leaves_no_transaction_open
+            an_event_sent_again_is_accepted_once
             a_handler_emits_through_the_outbox
             a_chain_that_loops_ends_as_a_dead_letter
             shards_share_a_route_and_keep_its_keys_in_order

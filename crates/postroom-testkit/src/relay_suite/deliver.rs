@@ -141,6 +141,29 @@ pub async fn a_begin_that_is_cut_off_leaves_no_transaction_open(fresh: Fresh) {
     office.until("somebody else sees every row", all_are_there).await;
 }
 
+/// Events that come from outside, several times at once, are accepted once each.
+pub async fn an_event_sent_again_is_accepted_once(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    let events: Vec<Event> = ["one", "two", "three"]
+        .iter()
+        .map(|note| Event::of(&noted("a", note)).expect("an event"))
+        .collect();
+    let mut accepted = 0;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let (db, events) = (office.fresh.db().clone(), events.clone());
+        calls.spawn(async move { postroom::accept(&db, &events).await });
+    }
+    while let Some(done) = calls.join_next().await {
+        accepted += done.expect("no panic").expect("accepted");
+    }
+    accepted += postroom::accept(office.fresh.db(), &events).await.expect("accepted");
+    assert_eq!(accepted, 3);
+    office.expect("s", &["one", "two", "three"]).await;
+    office.stop().await;
+}
+
 async fn yield_often(times: u32) {
     for _ in 0..times {
         tokio::task::yield_now().await;

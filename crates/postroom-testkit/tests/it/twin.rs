@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use postroom_testkit::twin::Twin;
-use postroom_testkit::{Findings, Fresh, Receiver, Workload, fresh, outbox_suite};
+use postroom_testkit::{Findings, Fresh, Receiver, Workload, fresh, outbox_suite, relay_suite};
+use sea_orm::ConnectionTrait;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -83,4 +84,23 @@ async fn the_clause_of_open_transactions_fails_for_an_xmin_reader() {
     let twin = fresh::postgres().await.behind(Twin::Xmin);
     let words = failure(twin, outbox_suite::an_open_transaction_delays_only_its_own_events).await;
     assert!(words.contains("0 of 1 entries came"), "{words}");
+}
+
+/// A fence without an epoch: the database keeps it as it was, whoever takes over.
+const FROZEN_EPOCH: &str = "
+    create function freeze_epoch() returns trigger language plpgsql as $$
+    begin
+        new.epoch := old.epoch;
+        return new;
+    end $$;
+    create trigger freeze_epoch before update on postroom.outbox_cursor
+        for each row execute function freeze_epoch();
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clause_of_deposed_relays_fails_without_an_epoch() {
+    let twin = fresh::postgres().await;
+    twin.db().execute_unprepared(FROZEN_EPOCH).await.unwrap();
+    let words = failure(twin, relay_suite::lease::a_deposed_relay_stops_itself).await;
+    assert!(words.contains("a deposed relay has no effect"), "{words}");
 }
