@@ -33,6 +33,7 @@ macro_rules! relay_suite {
             a_chain_that_loops_ends_as_a_dead_letter
             shards_share_a_route_and_keep_its_keys_in_order
             a_batch_handler_has_one_effect_per_event
+            an_old_version_is_handled_as_the_newest
             a_new_route_can_begin_at_the_head
             a_filter_lets_only_its_types_pass
             a_destination_gets_every_entry_in_order
@@ -103,6 +104,7 @@ macro_rules! feed_suite {
             a_handler_emits_through_the_outbox
             a_chain_that_loops_ends_as_a_dead_letter
             a_batch_handler_has_one_effect_per_event
+            an_old_version_is_handled_as_the_newest
             a_filter_lets_only_its_types_pass
         );
         $crate::relay_suite!($fresh; fail:

@@ -41,6 +41,8 @@ mod subscriber;
 pub mod table;
 mod task;
 mod topic;
+mod trace;
+mod upcast;
 mod vitals;
 
 pub use accept::accept;
@@ -65,4 +67,5 @@ pub use route::{Dead, Filter, Lane, Ordering, Route, Source, Start, To};
 pub use sea_orm::DatabaseTransaction;
 pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
 pub use topic::Topic;
+pub use upcast::Upcaster;
 pub use vitals::{Line as LineVitals, Vitals};

@@ -22,6 +22,7 @@ use crate::parked::{self, Parked, Parking};
 use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
 use crate::settle::settle;
 use crate::table;
+use crate::trace::{self, Step};
 use crate::vitals::Vitals;
 
 /// A route with this many parked rows reads no further until some are gone: memory and tables stay bounded when a
@@ -377,6 +378,10 @@ impl Line {
                     entries: send,
                     ordering: self.route.ordering,
                 };
+                let spans = send
+                    .iter()
+                    .map(|entry| trace::span(Step::Deliver, &self.route.name, &entry.event));
+                let _spans: Vec<tracing::Span> = spans.collect(); // they end with the delivery
                 let delivery = AssertUnwindSafe(destination.deliver(&batch)).catch_unwind();
                 let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
                 receipts.resize(

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::FutureExt;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, TransactionTrait};
+use tracing::Instrument;
 
 use crate::broker::Broker;
 use crate::cause::Cause;
@@ -22,6 +23,8 @@ use crate::outbox::Entry;
 use crate::retry::Retry;
 use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
 use crate::table;
+use crate::trace::{self, Step};
+use crate::upcast::{Upcaster, upcast};
 
 /// Most events in one transaction.
 const CHUNK: usize = 100;
@@ -114,6 +117,8 @@ pub struct Subscriber {
     pub group: String,
     /// Which events it wants.
     pub filter: Filter,
+    /// From old versions of its events to the newest, which alone its handler knows.
+    pub upcasters: Vec<Upcaster>,
     /// How repeats are kept from having an effect.
     pub idempotency: Idempotency,
     /// What happens to events it fails on.
@@ -151,6 +156,7 @@ impl Subscriber {
         Self {
             group: group.into(),
             filter: Filter::any_of([pattern]),
+            upcasters: Vec::new(),
             idempotency: Idempotency::default(),
             retry: Retry::default(),
             dead: Dead::default(),
@@ -270,8 +276,12 @@ impl Subscriber {
                 break;
             }
             if known.insert(key.clone()) {
-                let call = Cause::of(&entry.event).scope(handler.handle(tx, &entry.event));
-                self.guard(call).await.map_err(|error| Failure { at: handled, error })?;
+                let event = upcast(&self.upcasters, &entry.event).map_err(|error| Failure { at: handled, error })?;
+                let span = trace::span(Step::Handle, &self.group, &event);
+                let call = Cause::of(&event).scope(handler.handle(tx, &event));
+                self.guard(call.instrument(span))
+                    .await
+                    .map_err(|error| Failure { at: handled, error })?;
                 fresh.push(key.as_str());
             }
             handled += 1;
@@ -286,15 +296,17 @@ impl Subscriber {
         (entries, keys): (&[&Entry], &'k [String]),
         known: &mut HashSet<String>,
     ) -> Result<(usize, Vec<&'k str>), Failure> {
-        let (mut events, mut fresh): (Vec<&Event>, Vec<&'k str>) = (Vec::new(), Vec::new());
-        for (entry, key) in entries.iter().zip(keys) {
+        let (mut newest, mut fresh) = (Vec::new(), Vec::new());
+        for (at, (entry, key)) in entries.iter().zip(keys).enumerate() {
             if known.insert(key.clone()) {
-                events.push(&entry.event);
+                newest.push(upcast(&self.upcasters, &entry.event).map_err(|error| Failure { at, error })?);
                 fresh.push(key.as_str());
             }
         }
+        let events: Vec<&Event> = newest.iter().map(|event| &**event).collect();
         if let Some(first) = events.first() {
-            let call = Cause::of(first).scope(handler.handle(tx, &events));
+            let span = trace::span(Step::Handle, &self.group, first);
+            let call = Cause::of(first).scope(handler.handle(tx, &events)).instrument(span);
             // Nobody knows which of them failed: halve until one stands alone.
             self.guard(call).await.map_err(|error| Failure {
                 at: entries.len() / 2,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Destination, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start, Subscriber, To,
-    table,
+    Batch, Destination, DomainEvent, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start,
+    Subscriber, To, Upcaster, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
 
@@ -161,6 +161,20 @@ pub async fn an_event_sent_again_is_accepted_once(fresh: Fresh) {
     accepted += postroom::accept(office.fresh.db(), &events).await.expect("accepted");
     assert_eq!(accepted, 3);
     office.expect("s", &["one", "two", "three"]).await;
+    office.stop().await;
+}
+
+/// An event of an old version reaches its handler as the newest.
+pub async fn an_old_version_is_handled_as_the_newest(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let mut subscriber = Scripted::new("s").subscriber(3);
+    subscriber.upcasters = vec![Upcaster::new(Noted::TYPE, "suite.noted.v2", |mut payload| {
+        payload["note"] = format!("{} of 2", payload["note"].as_str().unwrap_or_default()).into();
+        payload
+    })];
+    office.start(office.relay().subscriber(subscriber));
+    office.emit(&[("a", "one")]).await;
+    office.expect("s", &["one of 2"]).await;
     office.stop().await;
 }
 
