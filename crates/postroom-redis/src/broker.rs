@@ -1,0 +1,189 @@
+//! The broker: topics, groups and dead letters on one server.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use postroom::{Broker, Destination, Error, ErrorKind, Letter, Mode, Result, Start, Subscription, Topic};
+use redis::Client;
+use tokio_util::task::TaskTracker;
+
+use crate::fields;
+use crate::link::{Link, failed};
+use crate::member::Member;
+use crate::names::{self, Names};
+use crate::options::Options;
+use crate::publisher::Publisher;
+use crate::script::{self, Call};
+
+/// So many entries are removed from a stream at once at most.
+const TRIM_MAX: u32 = 100_000;
+
+/// A broker on Redis Streams. Cloning it shares its connection.
+#[derive(Clone, Debug)]
+pub struct Redis(Arc<Core>);
+
+/// What publishers and members share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) client: Client,
+    pub(crate) names: Names,
+    pub(crate) options: Options,
+    pub(crate) link: Link,
+    /// Members say farewell here after they were dropped.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// How far a group is behind on a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: u16,
+    /// Entries the group was not handed yet; unknown after entries were deleted by hand.
+    pub unread: Option<u64>,
+    /// Entries that were handed out and not acknowledged.
+    pub pending: u64,
+}
+
+impl Redis {
+    /// A broker at `redis://[user:password@]host:port/db`. Nothing is connected yet.
+    pub fn open(url: &str, options: Options) -> Result<Self> {
+        let client = Client::open(url).map_err(|error| {
+            Error::caused(
+                ErrorKind::Invalid,
+                "the address of Redis is written redis://host:port/db",
+                error,
+            )
+        })?;
+        Ok(Self(Arc::new(Core {
+            names: Names::new(&options.prefix)?,
+            link: Link::new(&client, options.timeout),
+            client,
+            options,
+            tasks: TaskTracker::new(),
+        })))
+    }
+
+    /// Makes a topic with so many partitions, unless it is there; answers how many it has.
+    pub async fn create(&self, topic: &str, partitions: u16) -> Result<u16> {
+        names::check(topic)?;
+        self.0.partitions(topic, partitions.max(1)).await
+    }
+
+    /// Removes from a topic what every group has acknowledged and what is old enough; answers how many entries. Publishers
+    /// and members do so now and then by themselves.
+    pub async fn trim(&self, topic: &str) -> Result<u64> {
+        let partitions = self.0.partitions(topic, self.0.options.partitions).await?;
+        self.0.trim(&self.0.link, topic, partitions).await
+    }
+
+    /// How far a group is behind, by partition. A topic the group never joined is not listed.
+    pub async fn lag(&self, group: &str, topics: &[String]) -> Result<Vec<Lag>> {
+        let mut lags = Vec::new();
+        for topic in topics {
+            names::check(topic)?;
+            let partitions = self.0.partitions(topic, self.0.options.partitions).await?;
+            for partition in 0..partitions {
+                let lag = self.0.lag(group, topic, partition).await?;
+                lags.extend(lag.map(|(unread, pending)| Lag {
+                    topic: topic.clone(),
+                    partition,
+                    unread,
+                    pending,
+                }));
+            }
+        }
+        Ok(lags)
+    }
+}
+
+#[async_trait]
+impl Broker for Redis {
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        Arc::new(Publisher {
+            core: Arc::clone(&self.0),
+            link: Link::new(&self.0.client, self.0.options.timeout),
+            topic,
+            mode,
+            known: Mutex::default(),
+        })
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        Ok(Box::new(Member::join(&self.0, group, topics, start).await?))
+    }
+
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        names::check(&letter.origin.topic)?;
+        let mut call = Call::on(&script::BURY, &[self.0.names.dead(&letter.origin.topic)]);
+        for (name, value) in fields::of_letter(letter) {
+            call = call.arg(name).arg(value);
+        }
+        self.0.link.call("bury a dead letter in Redis", call).await
+    }
+}
+
+impl Core {
+    /// How many partitions a topic has; one that is new gets `wanted`.
+    pub(crate) async fn partitions(&self, topic: &str, wanted: u16) -> Result<u16> {
+        const DOING: &str = "find out how many partitions a topic has";
+        let key = self.names.partitions(topic);
+        let mut get = redis::cmd("GET");
+        get.arg(&key);
+        // Asked first, because a server with its memory full answers this and nothing that may write.
+        let mut known: Option<u16> = self.link.command(DOING, get.clone()).await?;
+        if known.is_none() {
+            let mut set = redis::cmd("SET");
+            set.arg(&key).arg(wanted).arg("NX");
+            self.link.command::<redis::Value>(DOING, set).await?;
+            known = self.link.command(DOING, get).await?;
+        }
+        Ok(known.unwrap_or(wanted).max(1))
+    }
+
+    /// Makes the group on every stream that does not have it.
+    pub(crate) async fn make_group(
+        &self,
+        topic: &str,
+        partitions: u16,
+        group: &str,
+        begin: &str,
+    ) -> Result<(u32, u32)> {
+        let call = Call::on(&script::GROUP, &self.names.streams(topic, partitions));
+        self.link
+            .call("make a group in Redis", call.arg(group).arg(begin))
+            .await
+    }
+
+    pub(crate) async fn trim(&self, link: &Link, topic: &str, partitions: u16) -> Result<u64> {
+        let keep_ms = self.options.keep.as_millis().to_string();
+        let call = Call::on(&script::TRIM, &self.names.streams(topic, partitions))
+            .arg(keep_ms)
+            .arg(self.options.length_max.unwrap_or(0))
+            .arg(TRIM_MAX);
+        link.call("trim a topic in Redis", call).await
+    }
+
+    async fn lag(&self, group: &str, topic: &str, partition: u16) -> Result<Option<(Option<u64>, u64)>> {
+        const DOING: &str = "ask Redis how far a group is";
+        let mut info = redis::cmd("XINFO");
+        info.arg("GROUPS").arg(self.names.stream(topic, partition));
+        let groups: Vec<std::collections::HashMap<String, redis::Value>> = match self.link.command(DOING, info).await {
+            Ok(groups) => groups,
+            Err(error) if error.report().contains("no such key") => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let number = |value: Option<&redis::Value>| -> Result<Option<u64>> {
+            let value = value.cloned().unwrap_or_default();
+            redis::from_redis_value(value).map_err(|error| failed(DOING, error.into()))
+        };
+        for about in &groups {
+            if matches!(about.get("name"), Some(redis::Value::BulkString(name)) if name == group.as_bytes()) {
+                let pending = number(about.get("pending"))?.unwrap_or(0);
+                return Ok(Some((number(about.get("lag"))?, pending)));
+            }
+        }
+        Ok(None)
+    }
+}

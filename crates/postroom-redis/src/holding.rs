@@ -1,0 +1,194 @@
+//! What a member holds: partitions, and the entries of them that it has handed out. The member and its keeper share it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use postroom::{Mark, Message, Origin, Result};
+
+use crate::fields::Content;
+use crate::id::Id;
+
+/// Partitions by topic and number.
+#[derive(Debug, Default)]
+pub(crate) struct Holding(Mutex<BTreeMap<Place, Held>>);
+
+/// A partition of a topic: the topic's place in the subscription, and its number.
+pub(crate) type Place = (usize, u16);
+
+/// A partition that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// Under which lease.
+    pub(crate) token: String,
+    /// What was not handed out yet.
+    pub(crate) cursor: Cursor,
+    /// The highest id that was handed out.
+    last: Id,
+    /// Nothing after this id was there at the last look.
+    pub(crate) seen: Id,
+    /// Handed out, neither acknowledged nor given back.
+    pub(crate) out: BTreeSet<Id>,
+}
+
+/// Where to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    /// Take over everything pending.
+    Claim,
+    /// With what is pending after this id.
+    After(Id),
+    /// With what is new.
+    New,
+}
+
+/// What a fetch answers for one partition: its number, state, entries, cursor, last id and what was buried.
+pub(crate) type Answer = (u16, String, Vec<(String, Vec<Vec<u8>>)>, String, String, Vec<String>);
+
+impl Held {
+    fn taken(token: String) -> Self {
+        Self {
+            token,
+            cursor: Cursor::Claim,
+            last: Id::default(),
+            seen: Id::default(),
+            out: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing of it is handed out or under way.
+    fn is_idle(&self) -> bool {
+        self.cursor == Cursor::New && self.out.is_empty()
+    }
+}
+
+impl Cursor {
+    /// As scripts write it.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Claim => "claim".to_owned(),
+            Self::After(id) => id.to_string(),
+            Self::New => String::new(),
+        }
+    }
+
+    fn read(text: &str) -> Result<Self> {
+        Ok(if text.is_empty() {
+            Self::New
+        } else {
+            Self::After(text.parse()?)
+        })
+    }
+}
+
+impl Holding {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that is held now.
+    pub(crate) fn all(&self) -> Vec<(Place, Held)> {
+        self.lock().iter().map(|(place, held)| (*place, held.clone())).collect()
+    }
+
+    /// What is to be fetched from a topic. Until the answer is written down, what it brings counts as not handed out: an
+    /// answer that is never seen is asked for again.
+    pub(crate) fn asking(&self, topic: usize) -> Vec<(u16, Held)> {
+        let mut all = self.lock();
+        let of_topic = all.iter_mut().filter(|((at, _), _)| *at == topic);
+        let asked = of_topic.map(|((_, partition), held)| {
+            let asked = (*partition, held.clone());
+            if held.cursor == Cursor::New {
+                held.cursor = Cursor::After(held.last);
+            }
+            asked
+        });
+        asked.collect()
+    }
+
+    /// Writes down what a fetch answered for a partition that was asked under `token`; answers what is to be handed out.
+    pub(crate) fn answered(&self, topic: (usize, &str), token: &str, answer: Answer) -> Result<Vec<Message>> {
+        let (partition, _, entries, cursor, seen, _) = answer;
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(&(topic.0, partition)).filter(|held| held.token == token) else {
+            return Ok(Vec::new()); // lost meanwhile: its next member gets them
+        };
+        held.cursor = Cursor::read(&cursor)?;
+        if !seen.is_empty() {
+            held.seen = seen.parse()?;
+        }
+        let mut messages = Vec::with_capacity(entries.len());
+        for (id, fields) in entries {
+            let id: Id = id.parse()?;
+            held.last = held.last.max(id);
+            if held.out.insert(id) {
+                messages.push(message(topic.1, partition, id, fields));
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Adopts what a renewal answered for a topic: what is new begins with a claim, what is not named is lost. Answers
+    /// whether anything is new.
+    pub(crate) fn renewed(&self, topic: usize, leases: BTreeMap<u16, String>) -> bool {
+        let mut all = self.lock();
+        let is_kept = |place: &Place, held: &Held| place.0 != topic || leases.get(&place.1) == Some(&held.token);
+        all.retain(|place, held| is_kept(place, held));
+        let before = all.len();
+        for (partition, token) in leases {
+            all.entry((topic, partition)).or_insert_with(|| Held::taken(token));
+        }
+        all.len() > before
+    }
+
+    /// Takes from a topic what is idle beyond its share: it is not fetched from any more.
+    pub(crate) fn surplus(&self, topic: usize, share: usize) -> Vec<(Place, Held)> {
+        let mut all = self.lock();
+        let count = all.keys().filter(|(at, _)| *at == topic).count();
+        let idle = all.iter().filter(|((at, _), held)| *at == topic && held.is_idle());
+        let idle: Vec<Place> = idle
+            .map(|(place, _)| *place)
+            .take(count.saturating_sub(share))
+            .collect();
+        idle.into_iter().filter_map(|place| all.remove_entry(&place)).collect()
+    }
+
+    /// Entries of one partition are settled.
+    pub(crate) fn settled(&self, place: Place, token: &str, ids: &[Id]) {
+        if let Some(held) = self.lock().get_mut(&place).filter(|held| held.token == token) {
+            held.out.retain(|id| !ids.contains(id));
+        }
+    }
+
+    /// Entries of one partition are given back: they are handed out again, in order.
+    pub(crate) fn given_back(&self, place: Place, ids: &[Id]) {
+        let (mut all, Some(first)) = (self.lock(), ids.iter().min()) else {
+            return;
+        };
+        let Some(held) = all.get_mut(&place) else {
+            return;
+        };
+        held.out.retain(|id| !ids.contains(id));
+        held.cursor = match held.cursor {
+            Cursor::Claim => Cursor::Claim,
+            Cursor::After(id) => Cursor::After(id.min(first.before())),
+            Cursor::New => Cursor::After(first.before()),
+        };
+    }
+}
+
+fn message(topic: &str, partition: u16, id: Id, fields: Vec<Vec<u8>>) -> Message {
+    let content = Content::read(fields);
+    Message {
+        mark: Mark::Id {
+            topic: topic.to_owned(),
+            id: format!("{partition}/{id}"),
+        },
+        origin: Origin {
+            topic: topic.to_owned(),
+            place: format!("partition {partition}, id {id}"),
+        },
+        content_type: content.content_type,
+        attributes: content.attributes,
+        body: content.body,
+    }
+}
