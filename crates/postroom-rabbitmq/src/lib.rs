@@ -1,1 +1,132 @@
 //! Postroom's broker on RabbitMQ.
+//!
+//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues, `{topic}:{group}:{number}`, so
+//! many as [`RabbitMq::partitions`] says; every key has one of 64 slots, the routing key `slot.{n}`, and every slot one queue.
+//! A queue feeds one member of the group at a time, so that keys stay in order; the others stand by.
+//!
+//! A group gets what is published after it joined: RabbitMQ keeps nothing for queues that do not exist yet, whatever
+//! [`Start`] says. What nobody is there to get is refused, not lost. A group that is not used any more is
+//! [forgotten](RabbitMq::forget), or its queues fill up.
+//!
+//! RabbitMQ 4 gives up messages that came again twenty times: switch that off with a policy (`delivery-limit: -1`).
+
+mod bury;
+mod connect;
+mod fault;
+mod outlet;
+mod parcel;
+mod publish;
+mod session;
+mod subscribe;
+mod topology;
+mod wave;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lapin::uri::{AMQPScheme, AMQPUri};
+use postroom::{Broker, Destination, Error, Letter, Mode, Result, Start, Subscription, Topic};
+
+use crate::connect::Link;
+use crate::outlet::Outlet;
+use crate::publish::Publisher;
+use crate::subscribe::Member;
+use crate::topology::{Group, SLOTS};
+
+/// A RabbitMQ. Connects when it is first used, and again by itself.
+#[derive(Clone, Debug)]
+pub struct RabbitMq {
+    partitions: u16,
+    outlet: Arc<Outlet>,
+    /// Of its own, because RabbitMQ stops connections that publish when it runs out of memory, and these must go on.
+    inlet: Arc<Link>,
+}
+
+impl RabbitMq {
+    /// The broker at `amqp://user:password@host:port/vhost`. Nothing is connected yet.
+    pub fn new(url: &str) -> Result<Self> {
+        let uri: AMQPUri = url.parse().map_err(|reason: String| {
+            Error::invalid(format!(
+                "this is no address of a RabbitMQ ({reason}); write amqp://user:password@host:port/vhost, the vhost / as %2f"
+            ))
+        })?;
+        if uri.scheme == AMQPScheme::AMQPS {
+            return Err(Error::invalid(
+                "amqps: this build has no TLS for RabbitMQ; use amqp:// to a TLS proxy beside it",
+            ));
+        }
+        Ok(Self {
+            partitions: 1,
+            outlet: Arc::new(Outlet::new(Link::new(uri.clone(), "postroom publishes"))),
+            inlet: Arc::new(Link::new(uri, "postroom consumes")),
+        })
+    }
+
+    /// How many queues a group has on each topic, 1 to 64: as many members can work at once. One unless set. A group that
+    /// exists keeps its number; joining it with another is an error.
+    pub fn partitions(mut self, partitions: u16) -> Result<Self> {
+        if !(1..=SLOTS).contains(&partitions) {
+            return Err(Error::invalid(format!(
+                "{partitions} partitions: give 1 to {SLOTS}, the number of slots"
+            )));
+        }
+        self.partitions = partitions;
+        Ok(self)
+    }
+
+    /// How many messages wait for a group, by topic. What a member holds unacknowledged is not among them.
+    pub async fn lag(&self, group: &str, topics: &[String]) -> Result<BTreeMap<String, u64>> {
+        let mut waiting = BTreeMap::new();
+        for topic in topics {
+            let count = self.group(group, topic).waiting(&self.inlet).await?;
+            waiting.insert(topic.clone(), count);
+        }
+        Ok(waiting)
+    }
+
+    /// Removes a group from topics, with everything that waits for it.
+    pub async fn forget(&self, group: &str, topics: &[String]) -> Result<()> {
+        for topic in topics {
+            self.group(group, topic).delete(&self.inlet).await?;
+        }
+        Ok(())
+    }
+
+    fn group<'a>(&self, name: &'a str, topic: &'a str) -> Group<'a> {
+        Group {
+            name,
+            topic,
+            partitions: self.partitions,
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for RabbitMq {
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        Arc::new(Publisher {
+            outlet: Arc::clone(&self.outlet),
+            topic,
+            mode,
+        })
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], _start: Start) -> Result<Box<dyn Subscription>> {
+        if topics.is_empty() {
+            return Err(Error::invalid(format!(
+                "the group {group} joins no topic; name at least one"
+            )));
+        }
+        let mut sources = Vec::new();
+        for topic in topics {
+            sources.extend(self.group(group, topic).join(&self.inlet).await?);
+        }
+        let member = Member::open(Arc::clone(&self.inlet), sources).await?;
+        Ok(Box::new(member))
+    }
+
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        bury::bury(&self.outlet, letter).await
+    }
+}

@@ -282,7 +282,7 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|source| failed("find a free port", source))?;
     Ok(listener
         .local_addr()
@@ -291,7 +291,7 @@ fn free_port() -> Result<u16> {
 }
 
 /// The account of this name when we are root, nobody in particular otherwise.
-fn user(name: &str) -> Result<Option<(u32, u32)>> {
+pub(crate) fn user(name: &str) -> Result<Option<(u32, u32)>> {
     let me = fs::metadata("/proc/self").map_err(|source| failed("find out who we are", source))?;
     if me.uid() != 0 {
         return Ok(None);
@@ -318,6 +318,6 @@ fn beside(program: &str, name: &str) -> PathBuf {
     }
 }
 
-fn failed(doing: impl Into<String>, source: std::io::Error) -> Error {
+pub(crate) fn failed(doing: impl Into<String>, source: std::io::Error) -> Error {
     Error::caused(ErrorKind::Failed, doing, source)
 }

@@ -1,1 +1,10 @@
-//! The suites of brokers and destinations on a real RabbitMQ.
+//! The suites of brokers and destinations on a real RabbitMQ, and what only RabbitMQ does.
+
+mod alarm;
+mod group;
+mod publisher;
+mod restart;
+mod site;
+mod speed;
+mod suite;
+mod wire;

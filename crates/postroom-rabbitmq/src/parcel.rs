@@ -1,0 +1,220 @@
+//! Messages as they are on the wire: CloudEvents over AMQP, attributes as headers `cloudEvents:{name}` in binary mode.
+
+use std::collections::BTreeMap;
+
+use lapin::BasicProperties;
+use lapin::message::Delivery;
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
+use postroom::{Entry, Envelope, Error, ErrorKind, Mark, Message, Mode, Origin, Result};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::topology::{Source, routing_key};
+
+/// How we spell attributes.
+const PREFIX: &str = "cloudEvents:";
+/// How others may spell them, where a colon is not allowed.
+const OTHER_PREFIX: &str = "cloudEvents_";
+/// The attribute that has a property of its own.
+const CONTENT_TYPE: &str = "datacontenttype";
+/// Kept on disk.
+const PERSISTENT: u8 = 2;
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Parcel {
+    /// An entry, addressed to its topic and the slot of its key.
+    pub(crate) fn of(entry: &Entry, topic: &str, mode: Mode) -> Result<Self> {
+        let envelope = Envelope::of(entry);
+        let event = &entry.event;
+        let properties = BasicProperties::default()
+            .with_message_id(short(event.id.to_string())?)
+            .with_type(short(&*event.event_type)?)
+            .with_timestamp(u64::try_from(event.occurred_at.unix_timestamp()).unwrap_or_default())
+            .with_delivery_mode(PERSISTENT);
+        let (properties, body) = match mode {
+            Mode::Structured => (
+                properties.with_content_type(short(CLOUDEVENTS_JSON)?),
+                envelope.to_structured(),
+            ),
+            Mode::Binary => (
+                properties
+                    .with_content_type(short(JSON)?)
+                    .with_headers(headers(&envelope.attributes)?),
+                envelope.data.get().as_bytes().to_vec(),
+            ),
+        };
+        Ok(Self {
+            exchange: short(topic)?,
+            routing_key: short(routing_key(&event.key()))?,
+            properties,
+            body,
+        })
+    }
+
+    /// A message to one queue, with headers besides its attributes.
+    pub(crate) fn to_queue(
+        queue: &str,
+        content_type: Option<&str>,
+        attributes: &BTreeMap<String, String>,
+        extra: &[(&str, String)],
+    ) -> Result<Self> {
+        let mut table = headers(attributes)?;
+        for (name, value) in extra {
+            table.insert(short(*name)?, text(value));
+        }
+        let mut properties = BasicProperties::default()
+            .with_headers(table)
+            .with_delivery_mode(PERSISTENT);
+        if let Some(id) = attributes.get("id").and_then(|id| short(id.as_str()).ok()) {
+            properties = properties.with_message_id(id);
+        }
+        if let Some(kind) = content_type {
+            properties = properties.with_content_type(short(kind)?);
+        }
+        Ok(Self {
+            exchange: ShortString::default(),
+            routing_key: short(queue)?,
+            properties,
+            body: Vec::new(),
+        })
+    }
+
+    /// What the message is recognised by when it comes back.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.properties.message_id().as_ref().map(ShortString::as_str)
+    }
+}
+
+/// Reads a message that came from a queue; `tag` is what it is acknowledged by.
+pub(crate) fn read(delivery: Delivery, tag: u64, source: &Source) -> Message {
+    let properties = &delivery.properties;
+    let content_type = properties.content_type().as_ref().map(ToString::to_string);
+    let mut attributes = attributes(properties.headers().as_ref());
+    if let (false, Some(kind)) = (attributes.is_empty(), &content_type) {
+        attributes
+            .entry(CONTENT_TYPE.to_owned())
+            .or_insert_with(|| kind.clone());
+    }
+    let id = properties.message_id().as_ref().map(ShortString::as_str);
+    let place = match id {
+        Some(id) => format!("queue {}, message {id}", source.queue),
+        None => format!("queue {}, delivery {}", source.queue, delivery.delivery_tag),
+    };
+    Message {
+        mark: Mark::Tag(tag),
+        origin: Origin {
+            topic: source.topic.clone(),
+            place,
+        },
+        content_type,
+        attributes,
+        body: delivery.data,
+    }
+}
+
+/// A name on the wire has at most 255 bytes.
+pub(crate) fn short(name: impl Into<String>) -> Result<ShortString> {
+    let name = name.into();
+    ShortString::try_new(name.as_str()).map_err(|source| {
+        let start: String = name.chars().take(40).collect();
+        Error::caused(
+            ErrorKind::Invalid,
+            format!("the name {start:?}… is too long for RabbitMQ"),
+            source,
+        )
+    })
+}
+
+fn headers(attributes: &BTreeMap<String, String>) -> Result<FieldTable> {
+    let mut table = FieldTable::default();
+    for (name, value) in attributes.iter().filter(|(name, _)| *name != CONTENT_TYPE) {
+        table.insert(short(format!("{PREFIX}{name}"))?, text(value));
+    }
+    Ok(table)
+}
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(LongString::from(value))
+}
+
+fn attributes(headers: Option<&FieldTable>) -> BTreeMap<String, String> {
+    let pairs = headers.into_iter().flat_map(|table| table.inner());
+    let read = |(name, value): (&ShortString, &AMQPValue)| {
+        let name = name.as_str();
+        let name = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OTHER_PREFIX))?;
+        Some((name.to_owned(), plain(value)?))
+    };
+    pairs.filter_map(read).collect()
+}
+
+/// An attribute as text. CloudEvents have no lists or tables in their attributes.
+fn plain(value: &AMQPValue) -> Option<String> {
+    Some(match value {
+        AMQPValue::LongString(text) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
+        AMQPValue::ShortString(text) => text.to_string(),
+        AMQPValue::ByteArray(bytes) => String::from_utf8_lossy(bytes.as_slice()).into_owned(),
+        AMQPValue::Boolean(is) => is.to_string(),
+        AMQPValue::ShortShortInt(n) => n.to_string(),
+        AMQPValue::ShortShortUInt(n) => n.to_string(),
+        AMQPValue::ShortInt(n) => n.to_string(),
+        AMQPValue::ShortUInt(n) => n.to_string(),
+        AMQPValue::LongInt(n) => n.to_string(),
+        AMQPValue::LongUInt(n) => n.to_string(),
+        AMQPValue::LongLongInt(n) => n.to_string(),
+        AMQPValue::Timestamp(seconds) => {
+            let time = OffsetDateTime::from_unix_timestamp(i64::try_from(*seconds).ok()?).ok()?;
+            time.format(&Rfc3339).ok()?
+        }
+        AMQPValue::Float(_)
+        | AMQPValue::Double(_)
+        | AMQPValue::DecimalValue(_)
+        | AMQPValue::FieldArray(_)
+        | AMQPValue::FieldTable(_)
+        | AMQPValue::Void => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_read_in_either_spelling_and_of_any_plain_type() {
+        let mut table = FieldTable::default();
+        let values = [
+            ("cloudEvents:id", text("é")),
+            ("cloudEvents_type", AMQPValue::ShortString("t".into())),
+            ("cloudEvents:sequence", AMQPValue::LongLongInt(7)),
+            ("cloudEvents:time", AMQPValue::Timestamp(0)),
+            ("cloudEvents:list", AMQPValue::FieldArray(Vec::new().into())),
+            ("x-death", text("not ours")),
+        ];
+        for (name, value) in values {
+            table.insert(name.into(), value);
+        }
+        let read = attributes(Some(&table));
+        let expected = [
+            ("id", "é"),
+            ("sequence", "7"),
+            ("time", "1970-01-01T00:00:00Z"),
+            ("type", "t"),
+        ];
+        let expected: BTreeMap<String, String> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_an_error() {
+        assert!(short("x".repeat(255)).is_ok());
+        assert!(short("x".repeat(256)).is_err());
+    }
+}

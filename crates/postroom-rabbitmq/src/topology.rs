@@ -1,0 +1,196 @@
+//! Exchanges and queues: how they are named, made and looked at, and which queue a key belongs to.
+
+use futures::future::try_join_all;
+use lapin::options::{QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use lapin::{Channel, Queue};
+use postroom::{Error, ErrorKind, Key, Result};
+
+use crate::connect::Link;
+use crate::fault::step;
+use crate::outlet::declare_exchange;
+use crate::parcel::short;
+
+/// Routing keys there are. Never changes: it decides which queue a key is in.
+pub(crate) const SLOTS: u16 = 64;
+/// Every routing key there is, and those of programs that know nothing of slots.
+const EVERYTHING: &str = "#";
+
+/// The routing key of an aggregate.
+pub(crate) fn routing_key(key: &Key) -> String {
+    format!("slot.{}", key.shard(u32::from(SLOTS)))
+}
+
+/// Where a group keeps its dead letters of a topic.
+pub(crate) fn dead_queue(topic: &str, group: &str) -> String {
+    format!("{topic}:{group}:dead")
+}
+
+/// A group on a topic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) topic: &'a str,
+    pub(crate) partitions: u16,
+}
+
+/// A queue that feeds a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) topic: String,
+    pub(crate) queue: ShortString,
+}
+
+impl Group<'_> {
+    /// Makes what does not exist yet: the exchange, the queues, and which slots each has.
+    pub(crate) async fn join(&self, link: &Link) -> Result<Vec<Source>> {
+        self.check_partitions(link).await?;
+        let channel = link.channel().await?;
+        let exchange = short(self.topic)?;
+        declare_exchange(&channel, &exchange).await?;
+        let mut sources = Vec::new();
+        // The first one last: where it is, the others are too.
+        for number in (0..self.partitions).rev() {
+            let queue = self.queue(number)?;
+            declare_queue(&channel, &queue, true).await?;
+            let bind = |slot| bind(&channel, &queue, &exchange, slot);
+            try_join_all(self.binding_keys(number).into_iter().map(bind)).await?;
+            sources.push(Source {
+                topic: self.topic.to_owned(),
+                queue,
+            });
+        }
+        Ok(sources)
+    }
+
+    /// How many messages wait.
+    pub(crate) async fn waiting(&self, link: &Link) -> Result<u64> {
+        let mut count = 0;
+        for number in 0..self.partitions {
+            let queue = look(link, &self.queue(number)?).await?;
+            count += queue.map_or(0, |queue| u64::from(queue.message_count()));
+        }
+        Ok(count)
+    }
+
+    /// Deletes its queues, dead letters too.
+    pub(crate) async fn delete(&self, link: &Link) -> Result<()> {
+        let channel = link.channel().await?;
+        let mut queues = vec![short(dead_queue(self.topic, self.name))?];
+        for number in (0..self.partitions).rev() {
+            queues.push(self.queue(number)?);
+        }
+        for queue in queues {
+            let deleting = channel.queue_delete(queue.clone(), QueueDeleteOptions::default());
+            step(|| format!("delete the queue {queue}"), deleting).await?;
+        }
+        Ok(())
+    }
+
+    /// A key that changed its queue would overtake itself, and a queue that nobody reads would fill up.
+    async fn check_partitions(&self, link: &Link) -> Result<()> {
+        let is_there = async |number: u16| Ok::<_, Error>(look(link, &self.queue(number)?).await?.is_some());
+        let is_complete = !is_there(0).await? || is_there(self.partitions - 1).await?;
+        if is_complete && !is_there(self.partitions).await? {
+            return Ok(());
+        }
+        let Self {
+            name,
+            topic,
+            partitions,
+        } = self;
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "the group {name} has not {partitions} partitions on the topic {topic}; join it with its number, \
+                 or let it drain and forget it first"
+            ),
+        ))
+    }
+
+    /// A colon is in no topic, so that no two groups have a queue in common.
+    fn queue(&self, number: u16) -> Result<ShortString> {
+        short(format!("{}:{}:{number}", self.topic, self.name))
+    }
+
+    fn binding_keys(&self, number: u16) -> Vec<String> {
+        if self.partitions == 1 {
+            return vec![EVERYTHING.to_owned()];
+        }
+        let slots = (0..SLOTS).filter(|slot| slot % self.partitions == number);
+        slots.map(|slot| format!("slot.{slot}")).collect()
+    }
+}
+
+/// Makes a durable queue with replicas, on which one consumer at a time is active if `is_single`.
+pub(crate) async fn declare_queue(channel: &Channel, queue: &ShortString, is_single: bool) -> Result<()> {
+    let mut arguments = FieldTable::default();
+    let quorum = AMQPValue::LongString(LongString::from("quorum"));
+    arguments.insert(short("x-queue-type")?, quorum);
+    if is_single {
+        arguments.insert(short("x-single-active-consumer")?, AMQPValue::Boolean(true));
+    }
+    let declaring = channel.queue_declare(queue.clone(), QueueDeclareOptions::durable(), arguments);
+    let doing = || format!("declare the queue {queue} (one that exists may differ: let it drain and delete it)");
+    step(doing, declaring).await?;
+    Ok(())
+}
+
+async fn bind(channel: &Channel, queue: &ShortString, exchange: &ShortString, key: String) -> Result<()> {
+    let key = short(key)?;
+    let binding = channel.queue_bind(
+        queue.clone(),
+        exchange.clone(),
+        key,
+        QueueBindOptions::default(),
+        FieldTable::default(),
+    );
+    step(|| format!("bind the queue {queue} to the exchange {exchange}"), binding).await
+}
+
+/// A queue, if it exists. The question costs a channel when it does not.
+async fn look(link: &Link, queue: &ShortString) -> Result<Option<Queue>> {
+    let channel = link.channel().await?;
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let looking = channel.queue_declare(queue.clone(), passive, FieldTable::default());
+    match step(|| format!("look at the queue {queue}"), looking).await {
+        Ok(queue) => Ok(Some(queue)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_slot_has_one_queue() {
+        for partitions in [2, 3, 7, 64] {
+            let group = Group {
+                name: "g",
+                topic: "t",
+                partitions,
+            };
+            let keys: Vec<String> = (0..partitions).flat_map(|number| group.binding_keys(number)).collect();
+            assert_eq!(keys.len(), usize::from(SLOTS));
+            assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), usize::from(SLOTS));
+        }
+    }
+
+    #[test]
+    fn a_key_keeps_its_slot() {
+        let key = |id: &str| Key {
+            aggregate_type: "order".to_owned(),
+            aggregate_id: id.to_owned(),
+        };
+        assert_eq!(routing_key(&key("1")), routing_key(&key("1")));
+        let slots: BTreeSet<String> = (0..1000).map(|n| routing_key(&key(&n.to_string()))).collect();
+        assert_eq!(slots.len(), usize::from(SLOTS), "keys spread over all slots");
+    }
+}
