@@ -1,1 +1,70 @@
-//! The suites of brokers and destinations on a real Kafka.
+//! The suites of brokers and destinations on a real Kafka, and what is Kafka's own.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test asserts: what it meets in vain has failed"
+)]
+
+use std::future::{Ready, ready};
+
+use postroom_testkit::broker_suite::Published;
+use postroom_testkit::feed::Feed;
+use postroom_testkit::{Fresh, fresh};
+
+mod offset;
+mod publish;
+mod rebalance;
+mod site;
+mod topics;
+mod transact;
+
+use site::KafkaSite;
+
+mod broker {
+    postroom_testkit::broker_suite!(super::shared, super::private);
+}
+
+mod publisher {
+    postroom_testkit::destination_suite!(super::published_shared, super::published_private);
+}
+
+/// A transactional publisher fulfils the same contract.
+mod transactional_publisher {
+    postroom_testkit::destination_suite!(super::transacted_shared, super::transacted_private);
+}
+
+/// Every clause about subscribers holds through Kafka too.
+mod fed {
+    postroom_testkit::feed_suite!(crate::fed);
+}
+
+fn shared() -> Ready<KafkaSite> {
+    ready(KafkaSite::shared())
+}
+
+async fn private() -> KafkaSite {
+    KafkaSite::private().await
+}
+
+async fn published_shared() -> Published<KafkaSite> {
+    Published::on(shared().await).await
+}
+
+async fn published_private() -> Published<KafkaSite> {
+    Published::on(private().await).await
+}
+
+async fn transacted_shared() -> Published<KafkaSite> {
+    Published::on(shared().await.in_transactions()).await
+}
+
+async fn transacted_private() -> Published<KafkaSite> {
+    Published::on(private().await.in_transactions()).await
+}
+
+pub(crate) async fn fed() -> Fresh {
+    let feed = Feed::on(&mut shared().await).await;
+    fresh::sqlite().await.fed_by(feed)
+}

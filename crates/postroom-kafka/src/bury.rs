@@ -1,0 +1,33 @@
+//! Dead letters where Kafka's own tools look for them: in the topic `{topic}.DLT`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use postroom::{Error, ErrorKind, Letter, Result};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+use crate::client::{Shared, missing_words};
+use crate::error::{code, failed};
+use crate::record::Record;
+
+/// Says that the copy is without its value, because it would have been too large for the topic.
+const OMITTED: (&str, &str) = ("postroom-body", "omitted: too large for this topic");
+
+/// Sends a copy of a message that was given up, and waits until it is durable.
+pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
+    let mut record = Record::of_letter(letter);
+    let missing = shared.missing(BTreeSet::from([record.topic.clone()])).await?;
+    if missing.contains(&record.topic) {
+        return Err(Error::new(ErrorKind::NotFound, missing_words(&record.topic)));
+    }
+    let mut sent = shared.send(&record).await;
+    if sent.as_ref().err().and_then(code) == Some(Code::MessageSizeTooLarge) {
+        record.value.clear();
+        record.headers.push((OMITTED.0.to_owned(), OMITTED.1.to_owned()));
+        sent = shared.send(&record).await;
+    }
+    sent.map_err(|source| {
+        shared.forget([&record.topic].into_iter());
+        failed(format!("bury a message in {}", record.topic), source)
+    })
+}

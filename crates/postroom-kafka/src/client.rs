@@ -1,0 +1,293 @@
+//! A Kafka: its address, what is known of its topics, and the clients that librdkafka makes of it. Nothing connects before
+//! it is used.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::{Broker, Destination, Error, ErrorKind, Letter, Mode, Receipt, Result, Start, Subscription, Topic};
+use rdkafka::client::ClientContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::producer::{FutureProducer, Producer as _};
+use rdkafka::{ClientConfig, admin::AdminClient};
+use tokio::time::timeout;
+
+use crate::error::{code, failed, is_refusal, is_rejection};
+use crate::options::Options;
+use crate::publish::Publisher;
+use crate::record::Record;
+use crate::transact::Transactor;
+
+/// What a broker takes by default; a message above it is refused before it is sent.
+const MESSAGE_BYTES_MAX: &str = "1048588";
+
+/// A producer of ours.
+pub(crate) type Producer = FutureProducer<Voice>;
+
+/// A Kafka cluster, as a [`Broker`].
+///
+/// Publishing is idempotent and keyed by aggregate id; [`Kafka::transactional`] makes a batch all or nothing. Messages are
+/// received with `read_committed`, and offsets are committed when they are acknowledged.
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    pub(crate) shared: Arc<Shared>,
+    transactional_id: Option<String>,
+}
+
+/// What publishers and members have in common.
+pub(crate) struct Shared {
+    settings: ClientConfig,
+    pub(crate) answer_max: Duration,
+    /// Topics that exist, as far as we know.
+    known: Mutex<HashSet<String>>,
+    /// For single messages and for questions.
+    single: Mutex<Option<Producer>>,
+}
+
+impl Kafka {
+    /// A Kafka at this address. It is not asked for anything yet.
+    pub fn new(options: &Options) -> Result<Self> {
+        let shared = Shared {
+            settings: options.settings()?,
+            answer_max: options.answer_max,
+            known: Mutex::default(),
+            single: Mutex::default(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            transactional_id: None,
+        })
+    }
+
+    /// The same Kafka for one route: what it publishes is sent in transactions, one per batch, under this id.
+    ///
+    /// Readers with `read_committed` see a batch wholly or not at all, and who publishes under the same id later fences off
+    /// who did before. So the id must be the route's alone, and one relay must work all shards of the route.
+    #[must_use]
+    pub fn transactional(&self, id: impl Into<String>) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            transactional_id: Some(id.into()),
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for Kafka {
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        let shared = Arc::clone(&self.shared);
+        match &self.transactional_id {
+            Some(id) => Arc::new(Transactor::new(shared, topic, mode, id.clone())),
+            None => Arc::new(Publisher::new(shared, topic, mode)),
+        }
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        crate::join::join(&self.shared, group, topics, start).await
+    }
+
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        crate::bury::bury(&self.shared, letter).await
+    }
+}
+
+impl Shared {
+    /// A producer whose messages are durable at every replica in sync, once each, in order; with these settings besides.
+    pub(crate) fn producer(&self, settings: &[(&str, &str)]) -> Result<Producer> {
+        let mut all = self.settings.clone();
+        all.set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("partitioner", "murmur2_random")
+            .set("message.max.bytes", MESSAGE_BYTES_MAX)
+            .set("request.timeout.ms", self.answer_max.as_millis().to_string())
+            .set("topic.metadata.propagation.max.ms", "1000");
+        for (name, value) in settings {
+            all.set(*name, *value);
+        }
+        create(&all, Voice, "make a producer")
+    }
+
+    /// A consumer that joins no group: it looks after the offsets of one.
+    pub(crate) fn clerk(&self, group: &str) -> Result<BaseConsumer<Voice>> {
+        let mut settings = self.settings.clone();
+        settings
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("session.timeout.ms", "6000")
+            .set("isolation.level", "read_committed");
+        create(&settings, Voice, "make a consumer")
+    }
+
+    /// A consumer with these settings.
+    pub(crate) fn consumer<C: ConsumerContext>(
+        &self,
+        settings: &[(&str, &str)],
+        context: C,
+    ) -> Result<BaseConsumer<C>> {
+        let mut all = self.settings.clone();
+        for (name, value) in settings {
+            all.set(*name, *value);
+        }
+        create(&all, context, "make a consumer")
+    }
+
+    /// A client for topics and their settings.
+    pub(crate) fn admin(&self) -> Result<AdminClient<Voice>> {
+        create(&self.settings, Voice, "make an admin client")
+    }
+
+    /// The producer for single messages: each is a request of its own, so that one that is refused takes no other with it.
+    pub(crate) fn single(&self) -> Result<Producer> {
+        let mut slot = lock(&self.single);
+        if let Some(producer) = &*slot {
+            return Ok(producer.clone());
+        }
+        let message_timeout = self.answer_max.as_millis().to_string();
+        let settings = [
+            ("batch.num.messages", "1"),
+            ("linger.ms", "0"),
+            ("message.timeout.ms", message_timeout.as_str()),
+        ];
+        let producer = self.producer(&settings)?;
+        Ok(slot.insert(producer).clone())
+    }
+
+    /// Sends one message and waits until it is durable.
+    pub(crate) async fn send(&self, record: &Record) -> Result<(), KafkaError> {
+        let producer = self
+            .single()
+            .map_err(|error| KafkaError::ClientCreation(error.report()))?;
+        // The driver ends it by itself in time; this is for a driver that does not.
+        match timeout(self.answer_max * 2, producer.send(record.borrowed(), self.answer_max)).await {
+            Ok(Ok(_delivery)) => Ok(()),
+            Ok(Err((error, _message))) => Err(error),
+            Err(_late) => Err(KafkaError::NoMessageReceived),
+        }
+    }
+
+    /// Which of these topics do not exist.
+    pub(crate) async fn missing(self: &Arc<Self>, topics: BTreeSet<String>) -> Result<HashSet<String>> {
+        let unknown: Vec<String> = {
+            let known = lock(&self.known);
+            topics.into_iter().filter(|topic| !known.contains(topic)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let shared = Arc::clone(self);
+        self.blocking("ask for topics", move || shared.look_up(unknown)).await
+    }
+
+    fn look_up(&self, unknown: Vec<String>) -> Result<HashSet<String>> {
+        let producer = self.single()?;
+        let mut missing = HashSet::new();
+        for topic in unknown {
+            if partitions_of(producer.client(), &topic, self.answer_max)?.is_empty() {
+                missing.insert(topic);
+            } else {
+                lock(&self.known).insert(topic);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A topic that did not answer may have been deleted: it is looked up the next time.
+    pub(crate) fn forget<'a>(&self, topics: impl Iterator<Item = &'a String>) {
+        let mut known = lock(&self.known);
+        for topic in topics {
+            known.remove(topic);
+        }
+    }
+
+    /// Runs a call of the driver that blocks, on a thread where it may. It has a limit of its own; if it misses that, it is
+    /// left to itself.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        doing: &str,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let running = tokio::task::spawn_blocking(call);
+        match timeout(self.answer_max * 3, running).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(source)) => Err(Error::caused(ErrorKind::Failed, doing, source)),
+            Err(_late) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{doing}: Kafka did not answer within {:?}", self.answer_max * 3),
+            )),
+        }
+    }
+}
+
+/// The numbers of a topic's partitions; none, if it does not exist.
+pub(crate) fn partitions_of<C: ClientContext>(
+    client: &rdkafka::client::Client<C>,
+    topic: &str,
+    limit: Duration,
+) -> Result<Vec<i32>> {
+    let metadata = client
+        .fetch_metadata(Some(topic), limit)
+        .map_err(|source| failed(format!("ask for the topic {topic}"), source))?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    Ok(found.map_or_else(Vec::new, |found| {
+        found.partitions().iter().map(|one| one.id()).collect()
+    }))
+}
+
+/// What to do about a topic that does not exist.
+pub(crate) fn missing_words(topic: &str) -> String {
+    format!("the topic {topic} does not exist; create it with `postroom topics apply`")
+}
+
+/// What to answer for one message that was sent alone.
+pub(crate) fn receipt(topic: &str, sent: Result<(), KafkaError>) -> Receipt {
+    let Err(error) = sent else {
+        return Receipt::Delivered;
+    };
+    match code(&error) {
+        Some(code) if is_rejection(code) => Receipt::Rejected(format!("the topic {topic} does not take it: {error}")),
+        Some(code) if is_refusal(code) => Receipt::Refused(format!("the topic {topic} does not take it: {error}")),
+        _ => Receipt::Unavailable(error.to_string()),
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn create<C: ClientContext, T: FromClientConfigAndContext<C>>(
+    settings: &ClientConfig,
+    context: C,
+    doing: &str,
+) -> Result<T> {
+    settings
+        .create_with_context(context)
+        .map_err(|source| failed(doing, source))
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("servers", &self.settings.get("bootstrap.servers"))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where librdkafka's own log goes. What matters of it comes back as an error too.
+#[derive(Debug)]
+pub(crate) struct Voice;
+
+impl ClientContext for Voice {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
+        tracing::debug!(?level, facility, words, "librdkafka");
+    }
+
+    fn error(&self, error: KafkaError, words: &str) {
+        tracing::debug!(%error, words, "librdkafka");
+    }
+}
+
+impl ConsumerContext for Voice {}

@@ -1,0 +1,140 @@
+//! Joining a group: the topics exist, every partition has an offset to begin at, and only then the member joins.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use postroom::{Error, ErrorKind, Result, Start, Subscription};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::client::{Shared, Voice, missing_words, partitions_of};
+use crate::error::{failed, is_rebalancing};
+use crate::hand::{Hand, Place};
+use crate::member::{Consumer, Member};
+use crate::rebalance::Sharing;
+
+/// What a member is told. An offset that retention has overtaken goes on with the oldest message there is. A member that dies
+/// is missed after 10 s; one that lives is never thrown out, because its thread polls.
+const SETTINGS: [(&str, &str); 11] = [
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("auto.offset.reset", "earliest"),
+    ("isolation.level", "read_committed"),
+    ("partition.assignment.strategy", "cooperative-sticky"),
+    ("session.timeout.ms", "10000"),
+    ("heartbeat.interval.ms", "2000"),
+    ("topic.metadata.refresh.interval.ms", "30000"),
+    ("queued.min.messages", "5000"),
+    ("queued.max.messages.kbytes", "16384"),
+    ("fetch.wait.max.ms", "250"),
+];
+
+/// Joins a group.
+pub(crate) async fn join(
+    shared: &Arc<Shared>,
+    group: &str,
+    topics: &[String],
+    start: Start,
+) -> Result<Box<dyn Subscription>> {
+    let doing = format!("join the group {group}");
+    let (with, group, topics) = (Arc::clone(shared), group.to_owned(), topics.to_vec());
+    let joined = shared.blocking(&doing, move || begin(&with, &group, &topics, start));
+    let (hand, consumer) = joined.await?;
+    Ok(Box::new(Member::new(Arc::clone(shared), hand, consumer)))
+}
+
+fn begin(shared: &Shared, group: &str, topics: &[String], start: Start) -> Result<(Arc<Hand>, Consumer)> {
+    let starts = Clerk::new(shared, group)?.begin(topics, start)?;
+    let hand = Arc::new(Hand::default());
+    let sharing = Sharing {
+        hand: Arc::clone(&hand),
+        starts,
+        answer_max: shared.answer_max,
+    };
+    let mut settings = SETTINGS.to_vec();
+    settings.push(("group.id", group));
+    let consumer = shared.consumer(&settings, sharing)?;
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    consumer
+        .subscribe(&names)
+        .map_err(|source| failed(format!("subscribe to {names:?}"), source))?;
+    Ok((hand, consumer))
+}
+
+/// Looks after the offsets of a group without being a member of it.
+pub(crate) struct Clerk<'a> {
+    shared: &'a Shared,
+    group: &'a str,
+    consumer: BaseConsumer<Voice>,
+}
+
+impl<'a> Clerk<'a> {
+    pub(crate) fn new(shared: &'a Shared, group: &'a str) -> Result<Self> {
+        Ok(Self {
+            shared,
+            group,
+            consumer: shared.clerk(group)?,
+        })
+    }
+
+    /// Gives an offset to every partition that has none; answers those offsets.
+    fn begin(&self, topics: &[String], start: Start) -> Result<HashMap<Place, i64>> {
+        let mut starts = HashMap::new();
+        for (place, _) in self.offsets(topics)?.into_iter().filter(|(_, offset)| offset.is_none()) {
+            let (low, high) = self.ends(&place)?;
+            let offset = match start {
+                Start::Beginning => low,
+                Start::Head => high,
+            };
+            starts.insert(place, offset);
+        }
+        self.commit(&starts)?;
+        Ok(starts)
+    }
+
+    /// Every partition of these topics, with how far the group is.
+    pub(crate) fn offsets(&self, topics: &[String]) -> Result<Vec<(Place, Option<i64>)>> {
+        let mut partitions = TopicPartitionList::new();
+        for topic in topics {
+            let numbers = partitions_of(self.consumer.client(), topic, self.shared.answer_max)?;
+            if numbers.is_empty() {
+                return Err(Error::new(ErrorKind::NotFound, missing_words(topic)));
+            }
+            for number in numbers {
+                partitions.add_partition(topic, number);
+            }
+        }
+        let committed = self.consumer.committed_offsets(partitions, self.shared.answer_max);
+        let committed =
+            committed.map_err(|source| failed(format!("ask how far the group {} is", self.group), source))?;
+        let offset_of = |offset| match offset {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        };
+        let offsets = committed.to_topic_map().into_iter();
+        Ok(offsets.map(|(place, offset)| (place, offset_of(offset))).collect())
+    }
+
+    /// The oldest offset of a partition, and the one that the next message to be seen will have.
+    pub(crate) fn ends(&self, (topic, partition): &Place) -> Result<(i64, i64)> {
+        self.consumer
+            .fetch_watermarks(topic, *partition, self.shared.answer_max)
+            .map_err(|source| failed(format!("ask for the ends of {topic}/{partition}"), source))
+    }
+
+    fn commit(&self, starts: &HashMap<Place, i64>) -> Result<()> {
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let mut offsets = TopicPartitionList::new();
+        for ((topic, partition), offset) in starts {
+            let added = offsets.add_partition_offset(topic, *partition, Offset::Offset(*offset));
+            added.map_err(|source| failed("begin a group", source))?;
+        }
+        match self.consumer.commit(&offsets, CommitMode::Sync) {
+            // The group has members: whoever gets such a partition commits where it begins.
+            Err(error) if is_rebalancing(&error) => Ok(()),
+            committed => committed.map_err(|source| failed(format!("begin the group {}", self.group), source)),
+        }
+    }
+}

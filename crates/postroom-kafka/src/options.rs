@@ -1,0 +1,233 @@
+//! How to reach a Kafka, as plain values, and what librdkafka is told of them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postroom::{Error, ErrorKind, Result};
+use rdkafka::ClientConfig;
+
+/// How the connection is secured, and with what it is encrypted when it is.
+const TLS_FEATURE: &str = "build with the cargo feature `tls` of postroom-kafka";
+
+/// How to reach a Kafka.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `kafka://host:port`, further ones behind commas; those that answer name the rest of the cluster.
+    pub url: String,
+    /// Nothing, by default.
+    pub security: Security,
+    /// A call that has not been answered by then has failed; 5 s by default.
+    pub answer_max: Duration,
+}
+
+/// Who we are, and whether others may listen.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// A name and a password, if the brokers ask for them.
+    pub login: Option<Login>,
+    /// Encryption, if the brokers speak TLS.
+    pub tls: Option<Tls>,
+}
+
+/// A name and a password.
+#[derive(Clone)]
+pub struct Login {
+    /// How they are shown.
+    pub mechanism: Mechanism,
+    /// The name.
+    pub user: String,
+    /// The password; not part of what is printed.
+    pub password: String,
+}
+
+/// How a name and a password are shown to a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// As they are.
+    Plain,
+    /// SCRAM with SHA-256; needs the cargo feature `tls`.
+    ScramSha256,
+    /// SCRAM with SHA-512; needs the cargo feature `tls`.
+    ScramSha512,
+}
+
+/// Files of TLS, in PEM; needs the cargo feature `tls`.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Who is trusted; the system's own list, if none.
+    pub authority: Option<PathBuf>,
+    /// Our own certificate and its key, if the brokers ask for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl Options {
+    /// An address, and otherwise the defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            security: Security::default(),
+            answer_max: Duration::from_secs(5),
+        }
+    }
+
+    /// What every client of librdkafka is told.
+    pub(crate) fn settings(&self) -> Result<ClientConfig> {
+        let mut settings = ClientConfig::new();
+        settings
+            .set("bootstrap.servers", self.servers()?)
+            .set("client.id", "postroom")
+            .set("allow.auto.create.topics", "false")
+            .set("socket.timeout.ms", (self.answer_max * 2).as_millis().to_string())
+            .set(
+                "socket.connection.setup.timeout.ms",
+                self.answer_max.as_millis().max(1000).to_string(),
+            )
+            .set("socket.nagle.disable", "true")
+            .set("reconnect.backoff.max.ms", "1000");
+        self.security.tell(&mut settings)?;
+        Ok(settings)
+    }
+
+    fn servers(&self) -> Result<String> {
+        let wrong = |why: &str| {
+            Error::invalid(format!(
+                "{:?} is no address of a Kafka: {why}; write kafka://host:port,host:port",
+                self.url
+            ))
+        };
+        let servers = self
+            .url
+            .strip_prefix("kafka://")
+            .ok_or_else(|| wrong("it does not begin with kafka://"))?;
+        let servers = servers.trim_end_matches('/');
+        if servers.contains('@') {
+            return Err(wrong("a name and a password are given apart from it"));
+        }
+        for server in servers.split(',') {
+            let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                return Err(wrong(&format!("{server:?} has no host and port")));
+            }
+        }
+        Ok(servers.to_owned())
+    }
+}
+
+impl Security {
+    fn tell(&self, settings: &mut ClientConfig) -> Result<()> {
+        let is_scram = self
+            .login
+            .as_ref()
+            .is_some_and(|login| login.mechanism != Mechanism::Plain);
+        if cfg!(not(feature = "tls")) && (is_scram || self.tls.is_some()) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("TLS and SCRAM to Kafka are not in this program; {TLS_FEATURE}"),
+            ));
+        }
+        let protocol = match (&self.login, &self.tls) {
+            (None, None) => "plaintext",
+            (None, Some(_)) => "ssl",
+            (Some(_), None) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
+        };
+        settings.set("security.protocol", protocol);
+        if let Some(login) = &self.login {
+            settings
+                .set("sasl.mechanism", login.mechanism.name())
+                .set("sasl.username", &login.user)
+                .set("sasl.password", &login.password);
+        }
+        if let Some(tls) = &self.tls {
+            tls.tell(settings);
+        }
+        Ok(())
+    }
+}
+
+impl Tls {
+    fn tell(&self, settings: &mut ClientConfig) {
+        if let Some(authority) = &self.authority {
+            settings.set("ssl.ca.location", authority.to_string_lossy());
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            settings
+                .set("ssl.certificate.location", certificate.to_string_lossy())
+                .set("ssl.key.location", key.to_string_lossy());
+        }
+    }
+}
+
+impl Mechanism {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("mechanism", &self.mechanism)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_the_servers() {
+        let check = |url: &str, expected: &str| {
+            let settings = Options::new(url).settings().unwrap();
+            assert_eq!(settings.get("bootstrap.servers"), Some(expected), "{url}");
+        };
+        check("kafka://127.0.0.1:9092", "127.0.0.1:9092");
+        check("kafka://a:1,b:2/", "a:1,b:2");
+        check("kafka://[::1]:9092", "[::1]:9092");
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        for bad in [
+            "",
+            "kafka://",
+            "127.0.0.1:9092",
+            "kafka://host",
+            "kafka://a:1,",
+            "kafka://u:p@a:1",
+        ] {
+            let error = Options::new(bad).settings().unwrap_err();
+            assert!(error.report().contains("kafka://host:port"), "{bad:?}: {error:?}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn what_needs_tls_names_the_feature() {
+        let login = |mechanism| Login {
+            mechanism,
+            user: "u".to_owned(),
+            password: "secret".to_owned(),
+        };
+        let mut options = Options::new("kafka://a:1");
+        options.security.login = Some(login(Mechanism::ScramSha512));
+        let error = options.settings().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.report().contains("`tls`"), "{error:?}");
+        options.security.login = Some(login(Mechanism::Plain));
+        assert_eq!(
+            options.settings().unwrap().get("security.protocol"),
+            Some("sasl_plaintext")
+        );
+        assert!(!format!("{options:?}").contains("secret"));
+        options.security.tls = Some(Tls::default());
+        assert!(options.settings().is_err());
+    }
+}

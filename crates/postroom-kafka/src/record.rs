@@ -1,0 +1,149 @@
+//! What goes over the wire: `CloudEvents` as Kafka spells them. In binary mode attributes are headers `ce_…` and the value is
+//! the data; in structured mode the value is the whole document. The key is the aggregate id in both.
+
+use std::collections::BTreeMap;
+
+use postroom::envelope::CLOUDEVENTS_JSON;
+use postroom::{Entry, Envelope, Letter, Mark, Message, Mode, Origin, Topic};
+use rdkafka::Message as _;
+use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
+use rdkafka::producer::FutureRecord;
+
+/// Before the name of an attribute.
+const ATTRIBUTE: &str = "ce_";
+/// The header with the media type; in binary mode it stands for the attribute `datacontenttype`.
+const CONTENT_TYPE: &str = "content-type";
+const DATA_CONTENT_TYPE: &str = "datacontenttype";
+/// A reason longer than this is cut off: brokers have limits for the whole of a message.
+const ERROR_BYTES_MAX: usize = 8_000;
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) topic: String,
+    pub(crate) key: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Record {
+    /// An entry on its way to its topic.
+    pub(crate) fn of(entry: &Entry, topic: &Topic, mode: Mode) -> Self {
+        let envelope = Envelope::of(entry);
+        let (headers, value) = match mode {
+            Mode::Binary => {
+                let content_type = envelope.attributes.get(DATA_CONTENT_TYPE).map(String::as_str);
+                let headers = headers_of(&envelope.attributes, content_type);
+                (headers, envelope.data.get().as_bytes().to_vec())
+            }
+            Mode::Structured => {
+                let content_type = format!("{CLOUDEVENTS_JSON}; charset=UTF-8");
+                (vec![(CONTENT_TYPE.to_owned(), content_type)], envelope.to_structured())
+            }
+        };
+        Self {
+            topic: topic.of(&entry.event.event_type),
+            key: Some(entry.event.aggregate_id.clone()),
+            headers,
+            value,
+        }
+    }
+
+    /// A message that was given up on its way to the dead letters of its topic: as it came, with where from and why.
+    pub(crate) fn of_letter(letter: &Letter) -> Self {
+        let content_type = letter.content_type.as_deref();
+        let mut headers = headers_of(
+            &letter.attributes,
+            content_type.or_else(|| letter.attributes.get(DATA_CONTENT_TYPE).map(String::as_str)),
+        );
+        let mut error = letter.error.clone();
+        error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
+        let ours = [
+            ("postroom-origin-topic", letter.origin.topic.clone()),
+            ("postroom-origin-place", letter.origin.place.clone()),
+            ("postroom-group", letter.group.clone()),
+            ("postroom-error", error),
+            ("postroom-attempts", letter.attempts.to_string()),
+        ];
+        headers.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+        Self {
+            topic: format!("{}.DLT", letter.origin.topic),
+            key: key_of(letter),
+            headers,
+            value: letter.body.clone(),
+        }
+    }
+
+    /// As the driver takes it.
+    pub(crate) fn borrowed(&self) -> FutureRecord<'_, str, [u8]> {
+        let mut headers = OwnedHeaders::new_with_capacity(self.headers.len());
+        for (key, value) in &self.headers {
+            headers = headers.insert(Header {
+                key,
+                value: Some(value.as_str()),
+            });
+        }
+        let record = FutureRecord::to(&self.topic)
+            .payload(self.value.as_slice())
+            .headers(headers);
+        match &self.key {
+            Some(key) => record.key(key.as_str()),
+            None => record,
+        }
+    }
+}
+
+fn headers_of(attributes: &BTreeMap<String, String>, content_type: Option<&str>) -> Vec<(String, String)> {
+    let mut headers = Vec::with_capacity(attributes.len() + 1);
+    headers.extend(content_type.map(|kind| (CONTENT_TYPE.to_owned(), kind.to_owned())));
+    let beside = attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+    headers.extend(beside.map(|(name, value)| (format!("{ATTRIBUTE}{name}"), value.clone())));
+    headers
+}
+
+/// The key a message had: it is not part of a letter, but follows from the event inside.
+fn key_of(letter: &Letter) -> Option<String> {
+    let inside = Envelope::from_structured(&letter.body).ok();
+    let attributes = match &inside {
+        Some(envelope) if letter.attributes.is_empty() => &envelope.attributes,
+        _ => &letter.attributes,
+    };
+    let names = ["aggregateid", "partitionkey", "subject"];
+    names.iter().find_map(|name| attributes.get(*name)).cloned()
+}
+
+/// A message that came. Whatever it is: headers that are no text lose what is not.
+pub(crate) fn message_of(message: &BorrowedMessage<'_>) -> Message {
+    let mut attributes = BTreeMap::new();
+    let mut content_type = None;
+    for header in message.headers().into_iter().flat_map(|headers| headers.iter()) {
+        let Some(value) = header.value.map(|value| String::from_utf8_lossy(value).into_owned()) else {
+            continue;
+        };
+        if let Some(name) = header.key.strip_prefix(ATTRIBUTE) {
+            attributes.insert(name.to_owned(), value);
+        } else if header.key.eq_ignore_ascii_case(CONTENT_TYPE) {
+            content_type = Some(value);
+        }
+    }
+    if let Some(kind) = &content_type
+        && attributes.contains_key("specversion")
+    {
+        attributes.insert(DATA_CONTENT_TYPE.to_owned(), kind.clone());
+    }
+    let (topic, partition, offset) = (message.topic().to_owned(), message.partition(), message.offset());
+    Message {
+        origin: Origin {
+            topic: topic.clone(),
+            place: format!("partition {partition}, offset {offset}"),
+        },
+        mark: Mark::Offset {
+            topic,
+            partition,
+            offset,
+        },
+        content_type,
+        attributes,
+        body: message.payload().unwrap_or_default().to_vec(),
+    }
+}

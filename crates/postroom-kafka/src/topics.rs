@@ -1,0 +1,297 @@
+//! Topics, as they are wanted and as they are. Nothing is ever deleted, and no topic loses partitions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use postroom::{Error, ErrorKind, Result};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+    TopicResult,
+};
+use rdkafka::error::KafkaError;
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Kafka, Voice};
+use crate::error::failed;
+
+/// Between two looks for a topic that was created.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A topic as it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSpec {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has at least.
+    pub partitions: i32,
+    /// How many brokers keep each of them.
+    pub replication: i32,
+    /// Settings, such as `retention.ms`; those not named are left as they are.
+    pub config: BTreeMap<String, String>,
+}
+
+/// Where what is and what is wanted differ; as text, what `apply` does about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// There is no such topic; it is created.
+    Missing(TopicSpec),
+    /// The topic has too few partitions; they are added. From then on keys may have other partitions than before.
+    Partitions {
+        /// The topic.
+        topic: String,
+        /// As many as it has.
+        found: i32,
+        /// As many as it should have.
+        wanted: i32,
+    },
+    /// A setting has another value; it is changed.
+    Config {
+        /// The topic.
+        topic: String,
+        /// The setting.
+        name: String,
+        /// Its value; the broker's default, mostly.
+        found: Option<String>,
+        /// Its value to be.
+        wanted: String,
+    },
+    /// Something that is not changed from here: more partitions than wanted, or other replication.
+    Kept {
+        /// The topic.
+        topic: String,
+        /// What, and what to do about it.
+        what: String,
+    },
+}
+
+/// What is known of a topic.
+struct Found {
+    partitions: i32,
+    replication: i32,
+    config: BTreeMap<String, Value>,
+}
+
+struct Value {
+    text: Option<String>,
+    /// Said for this topic, not taken over from the broker.
+    is_own: bool,
+}
+
+impl Kafka {
+    /// How these topics differ from what is wanted. Changes nothing.
+    pub async fn plan(&self, wanted: &[TopicSpec]) -> Result<Vec<Difference>> {
+        let admin = self.shared.admin()?;
+        let mut differences = Vec::new();
+        for spec in wanted {
+            match self.find(&admin, &spec.name).await? {
+                None => differences.push(Difference::Missing(spec.clone())),
+                Some(found) => differences.extend(compare(spec, &found)),
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Makes topics as they are wanted, as far as that is done from here; answers the differences that were found.
+    pub async fn apply(&self, wanted: &[TopicSpec]) -> Result<Vec<Difference>> {
+        let admin = self.shared.admin()?;
+        let differences = self.plan(wanted).await?;
+        for difference in &differences {
+            match difference {
+                Difference::Missing(spec) => self.create(&admin, spec).await?,
+                Difference::Partitions { topic, wanted, .. } => self.add(&admin, topic, *wanted).await?,
+                Difference::Config { .. } | Difference::Kept { .. } => {}
+            }
+        }
+        for spec in wanted {
+            let of_topic = |one: &&Difference| matches!(one, Difference::Config { topic, .. } if *topic == spec.name);
+            if differences.iter().any(|one| of_topic(&one)) {
+                self.configure(&admin, spec).await?;
+            }
+        }
+        Ok(differences)
+    }
+
+    async fn find(&self, admin: &AdminClient<Voice>, topic: &str) -> Result<Option<Found>> {
+        let (shared, name) = (std::sync::Arc::clone(&self.shared), topic.to_owned());
+        let counts = self.shared.blocking("ask for a topic", move || {
+            let admin = shared.admin()?;
+            let metadata = admin.inner().fetch_metadata(Some(&name), shared.answer_max);
+            let metadata = metadata.map_err(|source| failed(format!("ask for the topic {name}"), source))?;
+            let found = metadata.topics().iter().find(|found| found.name() == name);
+            let counts = found.and_then(|found| {
+                let replicas = found.partitions().iter().map(|one| one.replicas().len()).min()?;
+                Some((found.partitions().len(), replicas))
+            });
+            Ok(counts)
+        });
+        let Some((partitions, replication)) = counts.await? else {
+            return Ok(None);
+        };
+        Ok(Some(Found {
+            partitions: i32::try_from(partitions).unwrap_or(i32::MAX),
+            replication: i32::try_from(replication).unwrap_or(i32::MAX),
+            config: self.config_of(admin, topic).await?,
+        }))
+    }
+
+    async fn config_of(&self, admin: &AdminClient<Voice>, topic: &str) -> Result<BTreeMap<String, Value>> {
+        let doing = format!("ask for the settings of {topic}");
+        let resource = ResourceSpecifier::Topic(topic);
+        let answers = admin.describe_configs([&resource], &self.limits()).await;
+        let answers = answers.map_err(|source| failed(&doing, source))?;
+        let mut config = BTreeMap::new();
+        for answer in answers {
+            let resource = answer.map_err(|code| failed(&doing, KafkaError::AdminOp(code)))?;
+            for entry in resource.entries {
+                let is_own = entry.source == ConfigSource::DynamicTopic;
+                let text = entry.value;
+                config.insert(entry.name, Value { text, is_own });
+            }
+        }
+        Ok(config)
+    }
+
+    async fn create(&self, admin: &AdminClient<Voice>, spec: &TopicSpec) -> Result<()> {
+        let replication = TopicReplication::Fixed(spec.replication);
+        let mut topic = NewTopic::new(&spec.name, spec.partitions, replication);
+        for (name, value) in &spec.config {
+            topic = topic.set(name, value);
+        }
+        let created = admin.create_topics([&topic], &self.limits()).await;
+        check(&format!("create the topic {}", spec.name), created)?;
+        self.seen(&spec.name).await
+    }
+
+    /// Waits until the brokers know of a topic that was created: they do so a moment later.
+    async fn seen(&self, topic: &str) -> Result<()> {
+        let deadline = Instant::now() + self.shared.answer_max;
+        loop {
+            if self
+                .shared
+                .missing(BTreeSet::from([topic.to_owned()]))
+                .await?
+                .is_empty()
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("the topic {topic} was created, but the brokers do not know of it yet"),
+                ));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn add(&self, admin: &AdminClient<Voice>, topic: &str, wanted: i32) -> Result<()> {
+        let count = usize::try_from(wanted).unwrap_or(0);
+        let more = NewPartitions::new(topic, count);
+        let added = admin.create_partitions([&more], &self.limits()).await;
+        check(&format!("add partitions to {topic}"), added)
+    }
+
+    /// Sets what is wanted. The protocol replaces all of a topic's own settings, so those are sent along.
+    async fn configure(&self, admin: &AdminClient<Voice>, spec: &TopicSpec) -> Result<()> {
+        let config = self.config_of(admin, &spec.name).await?;
+        let own = config.iter().filter(|(_, value)| value.is_own);
+        let mut all: BTreeMap<&str, &str> = own
+            .filter_map(|(name, value)| Some((name.as_str(), value.text.as_deref()?)))
+            .collect();
+        all.extend(spec.config.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let mut alter = AlterConfig::new(ResourceSpecifier::Topic(&spec.name));
+        for (name, value) in all {
+            alter = alter.set(name, value);
+        }
+        let doing = format!("change the settings of {}", spec.name);
+        let answers = admin.alter_configs([&alter], &self.limits()).await;
+        let answers = answers.map_err(|source| failed(&doing, source))?;
+        for answer in answers {
+            answer.map_err(|(_, code)| failed(&doing, KafkaError::AdminOp(code)))?;
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> AdminOptions {
+        let limit: Duration = self.shared.answer_max;
+        AdminOptions::new()
+            .request_timeout(Some(limit))
+            .operation_timeout(Some(limit))
+    }
+}
+
+fn compare(spec: &TopicSpec, found: &Found) -> Vec<Difference> {
+    let topic = spec.name.clone();
+    let mut differences = Vec::new();
+    if found.partitions < spec.partitions {
+        differences.push(Difference::Partitions {
+            topic: topic.clone(),
+            found: found.partitions,
+            wanted: spec.partitions,
+        });
+    }
+    let mut keep = |what: String| {
+        let topic = topic.clone();
+        differences.push(Difference::Kept { topic, what });
+    };
+    if found.partitions > spec.partitions {
+        keep(format!("has {} partitions, not {}", found.partitions, spec.partitions));
+    }
+    if found.replication != spec.replication {
+        keep(format!(
+            "is kept by {} brokers, not {}; use kafka-reassign-partitions.sh",
+            found.replication, spec.replication
+        ));
+    }
+    for (name, wanted) in &spec.config {
+        let value = found.config.get(name).and_then(|value| value.text.clone());
+        if value.as_ref() != Some(wanted) {
+            differences.push(Difference::Config {
+                topic: topic.clone(),
+                name: name.clone(),
+                found: value,
+                wanted: wanted.clone(),
+            });
+        }
+    }
+    differences
+}
+
+fn check(doing: &str, answers: Result<Vec<TopicResult>, KafkaError>) -> Result<()> {
+    let answers = answers.map_err(|source| failed(doing, source))?;
+    if answers.is_empty() {
+        return Err(Error::new(ErrorKind::Failed, format!("{doing}: no answer")));
+    }
+    for answer in answers {
+        answer.map_err(|(_, code)| failed(doing, KafkaError::AdminOp(code)))?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(spec) => write!(
+                f,
+                "create {} with {} partitions, kept by {} brokers",
+                spec.name, spec.partitions, spec.replication
+            ),
+            Self::Partitions { topic, found, wanted } => write!(
+                f,
+                "add partitions to {topic}, from {found} to {wanted}; keys move to other partitions, so publish nothing meanwhile"
+            ),
+            Self::Config {
+                topic,
+                name,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "set {name} of {topic} to {wanted}; it is {}",
+                found.as_deref().unwrap_or("not set")
+            ),
+            Self::Kept { topic, what } => write!(f, "leave {topic}, which {what}"),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Members that come and go in the middle of the work.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom::{Broker as _, ErrorKind, Message, Mode, Ordering, Start};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::offset::marks;
+use crate::publish::{deliver, entry, letters, name, topic};
+use crate::site::KafkaSite;
+
+const KEYS: i64 = 23;
+const COUNT: i64 = 3000;
+
+/// What was handled, in order: who, and which.
+type Log = Arc<Mutex<Vec<i64>>>;
+
+fn number(message: &Message) -> i64 {
+    let value: serde_json::Value = message.event().unwrap().decode().unwrap();
+    value["n"].as_i64().unwrap()
+}
+
+/// Works until told to stop, and then leaves without acknowledging what it last took.
+async fn work(site: Arc<KafkaSite>, name: String, log: Log, stop: CancellationToken) {
+    let mut member = site.join(&name, &name, Start::Beginning).await;
+    loop {
+        let Some(messages) = stop.run_until_cancelled(member.next(40)).await else {
+            return;
+        };
+        let messages = messages.unwrap();
+        if stop.is_cancelled() {
+            return;
+        }
+        for messages in messages.chunks(10) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            log.lock().await.extend(messages.iter().map(number));
+            // Partitions only go when what is handed out of them is done: nothing is lost in the middle.
+            member.ack(&marks(messages)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_come_and_go_under_load() {
+    let (site, name) = (Arc::new(KafkaSite::shared()), name());
+    site.create_with(&name, 4, &[]).await;
+    let log = Log::default();
+    let (mut members, mut stops) = (JoinSet::new(), Vec::new());
+    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
+    for from in (0..COUNT).step_by(300) {
+        // One more member, or one less, with every batch.
+        let nth = from / 300;
+        if nth % 3 == 2 {
+            let stop: CancellationToken = stops.remove(0);
+            stop.cancel();
+        } else {
+            let stop = CancellationToken::new();
+            stops.push(stop.clone());
+            members.spawn(work(Arc::clone(&site), name.clone(), Arc::clone(&log), stop));
+        }
+        let entries: Vec<_> = (from..from + 300)
+            .map(|n| entry(n, &format!("key-{}", n % KEYS), 20))
+            .collect();
+        let receipts = deliver(&*publisher, &entries, Ordering::Key).await;
+        assert!(!letters(&receipts).contains(|letter| letter != '+'), "{receipts:?}");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let all = async {
+        while log.lock().await.iter().collect::<BTreeSet<_>>().len() < usize::try_from(COUNT).unwrap() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), all).await.unwrap();
+    stops.iter().for_each(CancellationToken::cancel);
+    while let Some(ended) = members.join_next().await {
+        ended.unwrap();
+    }
+    check(&log.lock().await);
+}
+
+/// Everything, nothing twice that was acknowledged, and by key in order.
+fn check(log: &[i64]) {
+    let mut last: HashMap<i64, i64> = HashMap::new();
+    for n in log {
+        let before = last.insert(n % KEYS, *n);
+        assert!(
+            before.is_none_or(|before| before < *n),
+            "key {}: {before:?} then {n}",
+            n % KEYS
+        );
+    }
+    assert_eq!(
+        log.len(),
+        usize::try_from(COUNT).unwrap(),
+        "each once: all were acknowledged"
+    );
+}
+
+/// A member that holds on to its messages for too long loses them, and cannot acknowledge them any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_partition_is_not_committed() {
+    let (site, name) = (KafkaSite::shared(), name());
+    site.create_with(&name, 2, &[]).await;
+    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
+    let entries: Vec<_> = (0..40).map(|n| entry(n, &format!("key-{n}"), 20)).collect();
+    assert!(!letters(&deliver(&*publisher, &entries, Ordering::Key).await).contains('?'));
+    let patience = Duration::from_secs(60);
+    let mut slow = site.join(&name, &name, Start::Beginning).await;
+    let mut held = Vec::new();
+    while held.len() < 40 {
+        held.extend(tokio::time::timeout(patience, slow.next(40)).await.unwrap().unwrap());
+    }
+    let mut other = site.join(&name, &name, Start::Beginning).await;
+    let came = tokio::time::timeout(patience, other.next(100)).await.unwrap().unwrap();
+    let lost: BTreeSet<i64> = came.iter().map(number).collect();
+    assert!(!lost.is_empty() && lost.len() < 40, "one of two partitions: {lost:?}");
+    let error = slow.ack(&marks(&held)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+    assert!(error.report().contains(&name), "{error:?}");
+    // The partition it kept is committed, the one it lost is not.
+    let behind = site.behind(&name, &name).await;
+    assert_eq!(behind, u64::try_from(lost.len()).unwrap());
+    other.ack(&marks(&came)).await.unwrap();
+    assert_eq!(site.behind(&name, &name).await, 0);
+}
