@@ -27,6 +27,16 @@ struct Slot {
     connection: Option<MultiplexedConnection>,
 }
 
+type Numbered = (u64, MultiplexedConnection);
+
+/// Why there is no answer.
+enum Trouble {
+    /// The connection broke.
+    Broken(Error),
+    /// It cannot be made, or nothing came in time.
+    Other(Error),
+}
+
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link")
@@ -88,29 +98,48 @@ impl Link {
         self.send(doing, pipeline).await
     }
 
-    /// The server's answers, good or bad; an error when there are none.
+    /// The server's answers, good or bad; an error when there are none. A connection that broke while nobody looked shows
+    /// it now: then it is asked once more on a new one. What the server did twice thereby, it did in the same order.
     async fn send(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<RedisResult<Value>>> {
-        let (number, mut connection) = self.connection(doing).await?;
-        match timeout(self.limit, pipeline.query_async(&mut connection)).await {
-            Ok(Ok(answers)) => Ok(answers),
-            Ok(Err(error)) => {
-                self.forget(number);
-                Err(failed(doing, error))
-            }
-            Err(_late) => {
-                self.forget(number);
-                Err(late(doing, self.limit))
-            }
+        let used = self.used();
+        let is_used = used.is_some();
+        match self.ask(doing, pipeline, used).await {
+            Err(Trouble::Broken(_)) if is_used => self.ask(doing, pipeline, None).await,
+            answers => answers,
         }
+        .map_err(|trouble| match trouble {
+            Trouble::Broken(error) | Trouble::Other(error) => error,
+        })
     }
 
-    async fn connection(&self, doing: &str) -> Result<(u64, MultiplexedConnection)> {
-        {
-            let slot = self.slot();
-            if let Some(connection) = &slot.connection {
-                return Ok((slot.number, connection.clone()));
-            }
-        }
+    async fn ask(
+        &self,
+        doing: &str,
+        pipeline: &Pipeline,
+        used: Option<Numbered>,
+    ) -> Result<Vec<RedisResult<Value>>, Trouble> {
+        let (number, mut connection) = match used {
+            Some(used) => used,
+            None => self.connect(doing).await.map_err(Trouble::Other)?,
+        };
+        let answer = timeout(self.limit, pipeline.query_async(&mut connection)).await;
+        let trouble = match answer {
+            Ok(Ok(answers)) => return Ok(answers),
+            Ok(Err(error)) if error.is_connection_dropped() => Trouble::Broken(failed(doing, error)),
+            Ok(Err(error)) => Trouble::Other(failed(doing, error)),
+            Err(_late) => Trouble::Other(late(doing, self.limit)),
+        };
+        self.forget(number);
+        Err(trouble)
+    }
+
+    fn used(&self) -> Option<Numbered> {
+        let slot = self.slot();
+        let connection = slot.connection.clone()?;
+        Some((slot.number, connection))
+    }
+
+    async fn connect(&self, doing: &str) -> Result<Numbered> {
         let connection = connect(&self.client, doing, self.limit, self.limit).await?;
         let mut slot = self.slot();
         slot.number += 1;

@@ -3,10 +3,16 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "a test harness: a test without its server has failed"
 )]
 
+mod events;
+mod lease;
+mod memory;
+mod server;
 mod site;
+mod trim;
 
 mod suite {
     postroom_testkit::broker_suite!(crate::site::shared, crate::site::private);

@@ -1,0 +1,297 @@
+//! Members that die, are paused, work long, or come and go.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use postroom::ErrorKind;
+use postroom_redis::{Options, Redis};
+use redis::AsyncTypedCommands;
+use tokio::time::timeout;
+
+use crate::events::{PATIENCE, assert_whole, entries, join, marks, name, next, number, publish, receive};
+use crate::site::{options, shared};
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+fn brief() -> Options {
+    Options {
+        lease: LEASE,
+        partitions: 2,
+        ..options()
+    }
+}
+
+/// Runs a member's life in a process of its own, as far as the server can tell: when it is over, nothing of it runs any
+/// more and nothing was given back.
+async fn in_a_life_of_its_own<T, F>(life: impl FnOnce() -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    let live = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(life())
+    };
+    tokio::task::spawn_blocking(live).await.unwrap()
+}
+
+/// Takes everything of a group of a broker of its own, and dies.
+async fn take_and_die(url: String, group: String, topic: String, count: usize) -> Vec<i64> {
+    let live = async move || {
+        let broker = Redis::open(&url, brief()).unwrap();
+        let mut member = join(&broker, &group, &topic).await;
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            taken.extend(next(&mut member, 100).await.iter().map(number));
+        }
+        std::mem::forget(member);
+        taken
+    };
+    in_a_life_of_its_own(live).await
+}
+
+#[tokio::test]
+async fn a_member_that_dies_is_replaced_within_the_lease() {
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    publish(&broker, &topic, &entries(0, 60, 5, 10)).await;
+    let taken = take_and_die(site.url.clone(), group.clone(), topic.clone(), 60).await;
+    assert_eq!(taken.len(), 60);
+    let begin = Instant::now();
+    publish(&broker, &topic, &entries(60, 90, 5, 10)).await;
+    let mut heir = join(&broker, &group, &topic).await;
+    let came = receive(&mut heir, 90).await;
+    assert!(begin.elapsed() < LEASE * 2, "{:?}", begin.elapsed());
+    assert_whole(&came, 90, 5);
+    assert_eq!(came.len(), 90);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_was_paused_cannot_acknowledge_what_another_works() {
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    publish(&broker, &topic, &entries(0, 40, 5, 10)).await;
+    let (has_taken, taken) = tokio::sync::oneshot::channel();
+    let (resume, resumed) = mpsc::channel::<()>();
+    let (url, to, of) = (site.url.clone(), topic.clone(), group.clone());
+    let zombie = async move || {
+        let broker = Redis::open(&url, brief()).unwrap();
+        let mut member = join(&broker, &of, &to).await;
+        let messages = next(&mut member, 100).await;
+        has_taken.send(messages.len()).unwrap();
+        resumed.recv().unwrap(); // its thread stands still, and with it everything that renews
+        member.ack(&marks(&messages)).await.map_err(|error| error.kind())
+    };
+    let mut lives = tokio::task::JoinSet::new();
+    lives.spawn(in_a_life_of_its_own(zombie));
+    assert!(timeout(PATIENCE, taken).await.unwrap().unwrap() > 0);
+    let mut heir = join(&broker, &group, &topic).await;
+    let mut came = Vec::new();
+    let mut held = Vec::new();
+    while came.len() < 40 {
+        let messages = next(&mut heir, 100).await;
+        came.extend(messages.iter().map(number));
+        held.extend(messages);
+    }
+    assert_whole(&came, 40, 5);
+    resume.send(()).unwrap();
+    let answer = lives.join_next().await.unwrap().unwrap();
+    assert_eq!(answer, Err(ErrorKind::Conflict));
+    let pending = broker.lag(&group, &[topic]).await.unwrap();
+    assert_eq!(
+        pending.iter().map(|lag| lag.pending).sum::<u64>(),
+        40,
+        "all of it is the heir's"
+    );
+    heir.ack(&marks(&held)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_works_long_keeps_its_partitions() {
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    broker.create(&topic, 1).await.unwrap();
+    publish(&broker, &topic, &entries(0, 20, 3, 10)).await;
+    let mut member = join(&broker, &group, &topic).await;
+    let messages = next(&mut member, 10).await;
+    let mut other = join(&broker, &group, &topic).await;
+    let idle = timeout(LEASE * 3, other.next(10)).await;
+    assert!(idle.is_err(), "the other was handed something: {idle:?}");
+    member.ack(&marks(&messages)).await.unwrap();
+}
+
+#[tokio::test]
+async fn members_get_equal_shares_as_they_come_and_go() {
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    broker.create(&topic, 4).await.unwrap();
+    let mut members = vec![join(&broker, &group, &topic).await];
+    for expected in [vec![4], vec![2, 2], vec![1, 1, 2]] {
+        if members.len() < expected.len() {
+            members.push(join(&broker, &group, &topic).await);
+        }
+        shares_become(&site, &mut members, &topic, &group, &expected).await;
+    }
+    members.truncate(1);
+    shares_become(&site, &mut members, &topic, &group, &[4]).await;
+}
+
+/// Waits, with members that ask for messages, until so many partitions are held by each.
+async fn shares_become(
+    site: &crate::site::Site,
+    members: &mut [Box<dyn postroom::Subscription>],
+    topic: &str,
+    group: &str,
+    expected: &[usize],
+) {
+    let mut client = site.client().await;
+    let begin = Instant::now();
+    loop {
+        for member in &mut *members {
+            timeout(Duration::from_millis(20), member.next(1)).await.unwrap_err();
+        }
+        let leases = client
+            .hgetall(format!("postroom:{{{topic}}}:leases:{group}"))
+            .await
+            .unwrap();
+        let holders: Vec<String> = leases
+            .into_iter()
+            .filter(|(field, _)| field.parse::<u16>().is_ok())
+            .map(|(_, token)| token)
+            .map(|token| token.rsplit(' ').next().unwrap().to_owned())
+            .collect();
+        let names: BTreeSet<&String> = holders.iter().collect();
+        let mut shares: Vec<usize> = names
+            .iter()
+            .map(|name| holders.iter().filter(|h| h == name).count())
+            .collect();
+        shares.sort_unstable();
+        if shares == expected {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{shares:?} instead of {expected:?}");
+    }
+}
+
+/// What kills its member again and again is put aside; what only was beside it is not.
+#[tokio::test]
+async fn an_entry_that_kills_its_members_is_buried_alone() {
+    const KILLER: i64 = 3;
+    let site = shared().await;
+    let options = Options {
+        deliveries_max: Some(4),
+        lease: Duration::from_millis(600),
+        partitions: 1,
+        ..brief()
+    };
+    let broker = Redis::open(&site.url, options.clone()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    publish(&broker, &topic, &entries(0, 10, 2, 10)).await;
+    let (mut came, mut deaths) = (Vec::new(), 0);
+    while came.len() < 9 {
+        let (url, to, of, options) = (site.url.clone(), topic.clone(), group.clone(), options.clone());
+        let left = 9 - came.len();
+        let live = async move || {
+            let broker = Redis::open(&url, options).unwrap();
+            let mut member = join(&broker, &of, &to).await;
+            let mut done = Vec::new();
+            while done.len() < left {
+                let messages = next(&mut member, 100).await;
+                let numbers: Vec<i64> = messages.iter().map(number).collect();
+                if numbers.contains(&KILLER) {
+                    std::mem::forget(member);
+                    return (done, true);
+                }
+                member.ack(&marks(&messages)).await.unwrap();
+                done.extend(numbers);
+            }
+            (done, false)
+        };
+        let (done, is_dead) = in_a_life_of_its_own(live).await;
+        came.extend(done);
+        deaths += u32::from(is_dead);
+        assert!(deaths <= 4, "it kills for ever");
+    }
+    assert_eq!(deaths, 4);
+    assert_eq!(came, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+    let buried = postroom_testkit::broker_suite::Site::buried(&mut shared().await, &topic).await;
+    assert_eq!(buried.len(), 1, "{buried:?}");
+    for words in [
+        "\"n\":3",
+        &topic,
+        &group,
+        "partition 0, id ",
+        "delivered 4 times",
+        "shop.order.paid.v1",
+    ] {
+        assert!(buried[0].contains(words), "{words:?} is missing: {}", buried[0]);
+    }
+}
+
+/// Members that leave in order, or hand entries back, do not bring them nearer to burial.
+#[tokio::test]
+async fn what_is_given_back_is_never_buried() {
+    let site = shared().await;
+    let options = Options {
+        deliveries_max: Some(3),
+        partitions: 1,
+        ..brief()
+    };
+    let broker = Redis::open(&site.url, options).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    publish(&broker, &topic, &entries(0, 10, 2, 10)).await;
+    for _ in 0..4 {
+        let mut member = join(&broker, &group, &topic).await;
+        for _ in 0..3 {
+            let messages = next(&mut member, 100).await;
+            assert_eq!(
+                messages.iter().map(number).collect::<Vec<_>>(),
+                (0..10).collect::<Vec<_>>()
+            );
+            member.nack(&marks(&messages)).await.unwrap();
+        }
+        next(&mut member, 100).await;
+    }
+    let mut member = join(&broker, &group, &topic).await;
+    assert_eq!(receive(&mut member, 10).await, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_loses_nothing() {
+    let site = shared().await;
+    let (topic, group) = (name("orders"), name("group"));
+    let mut member = join(&site.broker, &group, &topic).await;
+    publish(&site.broker, &topic, &entries(0, 300, 7, 10)).await;
+    let (mut came, mut given_up) = (Vec::new(), 0);
+    let mut patience = 0;
+    while came.len() < 300 {
+        // Given up after more and more turns of the runtime: everywhere on the way to the server and back.
+        patience = (patience + 1) % 60;
+        tokio::select! {
+            biased;
+            messages = member.next(5) => {
+                let messages = messages.unwrap();
+                came.extend(messages.iter().map(number));
+                member.ack(&marks(&messages)).await.unwrap();
+            }
+            () = turns(patience) => given_up += 1,
+        }
+    }
+    assert!(given_up > 50, "{given_up} waits were given up");
+    assert_eq!(came.len(), 300, "nothing came twice");
+    assert_whole(&came, 300, 7);
+}
+
+async fn turns(count: u32) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
