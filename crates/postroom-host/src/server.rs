@@ -14,6 +14,7 @@ use futures::FutureExt;
 use postroom::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::events;
 use crate::front::{self, Mounted};
@@ -96,7 +97,15 @@ async fn method_not_allowed() -> Problem {
 /// A handler that hangs or panics costs its own request and nothing else.
 async fn guard(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let call = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let span = tracing::info_span!("request", otel.kind = "server", %method, path);
+    let traceparent = request
+        .headers()
+        .get(postroom::TRACEPARENT)
+        .and_then(|value| value.to_str().ok());
+    if let Some(traceparent) = traceparent {
+        postroom::adopt_trace(&span, traceparent);
+    }
+    let call = AssertUnwindSafe(next.run(request).instrument(span)).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_TIME_MAX, call).await {
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {

@@ -1,13 +1,16 @@
 //! How a test's subscribers are fed when not straight from the outbox: everything is published to one topic of a broker, and
 //! each subscriber is a group that reads it.
 
+#![expect(clippy::panic, reason = "a test harness: a test without its broker has failed")]
+
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use postroom::{Broker, Destination, Letter, Mode, Result, Route, Start, Subscription, To, Topic};
+use postroom::{Broker, Mode, Prefixed, Route, To, Topic};
 use uuid::Uuid;
 
 use crate::broker_suite::Site;
+
+const TOPIC: &str = "all";
 
 /// A topic with one partition that nobody else uses.
 #[derive(Clone, Debug)]
@@ -19,14 +22,12 @@ pub struct Feed {
 impl Feed {
     /// A feed on this broker.
     pub async fn on(site: &mut impl Site) -> Self {
-        let name = format!("feed-{}", Uuid::now_v7());
-        site.create(&name, 1).await;
+        let prefix = format!("feed-{}-", Uuid::now_v7());
+        site.create(&format!("{prefix}{TOPIC}"), 1).await;
+        let broker = Prefixed::new(site.broker(), prefix).unwrap_or_else(|error| panic!("{}", error.report()));
         Self {
-            broker: Arc::new(Apart {
-                broker: site.broker(),
-                prefix: name.clone(),
-            }),
-            topic: name,
+            broker: Arc::new(broker),
+            topic: TOPIC.to_owned(),
         }
     }
 
@@ -34,28 +35,5 @@ impl Feed {
     pub(crate) fn publishing(&self) -> Route {
         let topic: Topic = self.topic.parse().unwrap_or_default();
         Route::new("publish", To::Destination(self.broker.publisher(topic, Mode::Binary)))
-    }
-}
-
-/// A broker on which the groups of one test are apart from those of others with the same names.
-#[derive(Debug)]
-struct Apart {
-    broker: Arc<dyn Broker>,
-    prefix: String,
-}
-
-#[async_trait]
-impl Broker for Apart {
-    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
-        self.broker.publisher(topic, mode)
-    }
-
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        let group = format!("{}.{group}", self.prefix);
-        self.broker.subscribe(&group, topics, start).await
-    }
-
-    async fn bury(&self, letter: &Letter) -> Result<()> {
-        self.broker.bury(letter).await
     }
 }

@@ -21,6 +21,17 @@ impl Topic {
             .replace("{domain}", domain(event_type))
             .replace("{type}", event_type)
     }
+
+    /// The topic itself, if it is the same for every type.
+    pub fn fixed(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|text| !text.contains('{'))
+    }
+
+    /// The same behind a prefix.
+    #[must_use]
+    pub fn prefixed(&self, prefix: &str) -> Self {
+        Self(format!("{prefix}{}", self.0))
+    }
 }
 
 impl Default for Topic {

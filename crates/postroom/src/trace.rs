@@ -33,6 +33,16 @@ pub(crate) fn span(step: Step, route: &str, event: &Event) -> Span {
     span
 }
 
+/// Puts a span under the trace that a request names in its header `traceparent`, so that what is emitted in it belongs there
+/// too. A header that is not valid is as good as none.
+pub fn adopt_trace(span: &Span, traceparent: &str) {
+    if let Some(parent) = parent(traceparent)
+        && let Err(error) = span.set_parent(parent)
+    {
+        tracing::trace!(?error, "nobody records traces");
+    }
+}
+
 /// Reads W3C trace context, version 00; `None` unless it is valid and sampled.
 fn parent(traceparent: &str) -> Option<Context> {
     let mut parts = traceparent.split('-');

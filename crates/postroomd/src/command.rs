@@ -12,6 +12,7 @@ mod replay;
 mod serve;
 mod status;
 mod tail;
+mod topics;
 mod up;
 mod verify;
 mod why;
@@ -72,6 +73,8 @@ enum Command {
     Forget(forget::Forget),
     #[command(subcommand)]
     Config(config::Config),
+    #[command(subcommand)]
+    Topics(topics::Topics),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
     Bench(bench::Bench),
@@ -103,6 +106,7 @@ impl Cli {
             Command::Pause(command) => command.run(&config).await,
             Command::Resume(command) => command.run(&config).await,
             Command::Forget(command) => command.run(&config).await,
+            Command::Topics(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,

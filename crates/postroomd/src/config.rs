@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::broker::{BrokerKind, BrokerUrl};
 use crate::store::StoreUrl;
 
-pub(crate) use route::Route;
+pub(crate) use route::{Destination, Route};
 
 /// Every key with its default, as `postroom config print` shows it.
 pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
@@ -29,8 +30,10 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) server: Server,
     pub(crate) log: Log,
+    pub(crate) telemetry: Telemetry,
     pub(crate) relay: Relay,
     pub(crate) retention: Retention,
+    pub(crate) brokers: Brokers,
     pub(crate) routes: Vec<Route>,
     pub(crate) modules: Modules,
 }
@@ -54,6 +57,12 @@ pub(crate) struct Log {
     pub(crate) level: String,
 }
 
+/// `[telemetry]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Telemetry {
+    pub(crate) otlp: Option<String>,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Format {
@@ -75,10 +84,47 @@ pub(crate) struct Retention {
     pub(crate) archive: bool,
 }
 
+/// `[brokers]`: a broker without an address is not there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Brokers {
+    pub(crate) kafka: Broker,
+    pub(crate) rabbitmq: Broker,
+    pub(crate) redis: Broker,
+}
+
+/// `[brokers.kafka]` and its like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Broker {
+    pub(crate) url: Option<BrokerUrl>,
+    /// Stands before every topic and group.
+    pub(crate) prefix: String,
+}
+
+impl Brokers {
+    /// A broker's settings.
+    pub(crate) fn get(&self, kind: BrokerKind) -> &Broker {
+        match kind {
+            BrokerKind::Kafka => &self.kafka,
+            BrokerKind::RabbitMq => &self.rabbitmq,
+            BrokerKind::Redis => &self.redis,
+        }
+    }
+}
+
 /// `[modules]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Modules {
     pub(crate) hello: Hello,
+}
+
+impl Modules {
+    /// The broker that feeds a module's subscribers, if one does.
+    pub(crate) fn broker(&self, module: &str) -> Option<BrokerKind> {
+        match module {
+            "hello" => self.hello.broker,
+            _ => None,
+        }
+    }
 }
 
 /// `[modules.hello]`
@@ -86,6 +132,8 @@ pub(crate) struct Modules {
 pub(crate) struct Hello {
     /// Absent: only on the built-in file, because its events and cursors do not belong into somebody's database.
     pub(crate) enabled: Option<bool>,
+    /// Absent: its subscribers are fed straight from the outbox.
+    pub(crate) broker: Option<BrokerKind>,
 }
 
 impl Default for Server {
@@ -153,7 +201,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::route::Destination;
 
     fn none() -> [(String, String); 0] {
         []

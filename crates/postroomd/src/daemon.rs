@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::{self, BrokerKind, Brokers};
 use crate::config::Config;
 use crate::signal::Signals;
 
@@ -32,16 +33,16 @@ impl Daemon {
         store: &Arc<dyn Inspect>,
         mut modules: Vec<Module>,
         listener: TcpListener,
-    ) -> Self {
+    ) -> Result<Self> {
+        let brokers = Brokers::open(&config.brokers)?;
         let mut relay = Relay::new(Arc::clone(store) as _)
             .lease_ttl(config.relay.lease)
             .job(Job::retention(config.retention.outbox, config.retention.archive))
             .job(Job::inbox_retention(config.retention.inbox));
-        relay = config
-            .routes
-            .iter()
-            .fold(relay, |relay, route| relay.route(route.build()));
-        relay = modules.iter_mut().fold(relay, |relay, module| module.join(relay));
+        for route in &config.routes {
+            relay = relay.route(route.build(&brokers)?);
+        }
+        relay = join(relay, &mut modules, config, &brokers)?;
         let vitals = relay.vitals();
         let host = Host {
             store: Arc::clone(store),
@@ -55,7 +56,7 @@ impl Daemon {
         };
         daemon.add(|stop| async move { Ok(relay.run(stop).await?) });
         daemon.add(|stop| async move { Ok(server.run(listener, stop).await?) });
-        daemon
+        Ok(daemon)
     }
 
     /// Adds a part that runs until the token says stop.
@@ -88,6 +89,22 @@ impl Daemon {
             () = signals.next() => bail!("stopped at once; the next relay delivers again what was under way"),
         }
     }
+}
+
+/// Joins the modules to the relay: straight from the outbox, or through the broker that the configuration names.
+fn join(mut relay: Relay, modules: &mut [Module], config: &Config, brokers: &Brokers) -> Result<Relay> {
+    let events: Vec<&str> = modules
+        .iter()
+        .flat_map(|module| module.events.iter().map(|event| event.name))
+        .collect();
+    for kind in BrokerKind::ALL {
+        let is_fed = |module: &&mut Module| config.modules.broker(module.name) == Some(kind);
+        let fed: Vec<&mut Module> = modules.iter_mut().filter(is_fed).collect();
+        if !fed.is_empty() {
+            relay = broker::join_through(relay, fed, &events, (kind, brokers.get(kind)?));
+        }
+    }
+    Ok(modules.iter_mut().fold(relay, |relay, module| module.join(relay)))
 }
 
 async fn drain(parts: &mut JoinSet<Result<()>>) -> Result<()> {

@@ -4,23 +4,44 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Format, Log};
+use crate::telemetry::Telemetry;
 
 /// Log lines that the live view keeps.
 const NOTES_MAX: usize = 50;
 
-/// Logs of a daemon.
-pub(crate) fn to_stderr(log: &Log) {
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&log.level))
-        .with_writer(io::stderr);
+/// Logs of a daemon, beside its traces.
+pub(crate) fn to_stderr(log: &Log, telemetry: &Telemetry) {
+    let filter = EnvFilter::new(&log.level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let registry = tracing_subscriber::registry();
     match log.format {
-        Format::Text => lines.with_ansi(is_colourful()).with_target(false).init(),
-        Format::Json => lines.json().flatten_event(true).init(),
+        Format::Text => {
+            let lines = lines.with_ansi(is_colourful()).with_target(false).with_filter(filter);
+            registry.with(lines).with(traces(telemetry)).init();
+        }
+        Format::Json => {
+            let lines = lines.json().flatten_event(true).with_filter(filter);
+            registry.with(lines).with(traces(telemetry)).init();
+        }
     }
+}
+
+/// Our own spans only: those of drivers and HTTP libraries would drown them.
+fn traces<S>(telemetry: &Telemetry) -> Option<impl Layer<S> + use<S>>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    let ours = Targets::new().with_target("postroom", Level::INFO);
+    telemetry.layer().map(|layer| layer.with_filter(ours))
 }
 
 /// Logs of a command: only what goes wrong.
@@ -33,16 +54,18 @@ pub(crate) fn warnings_to_stderr() {
 }
 
 /// Logs while a live view has the terminal: warnings, as notes in the view.
-pub(crate) fn to_notes() -> Notes {
+pub(crate) fn to_notes(telemetry: &Telemetry) -> Notes {
     let notes = Notes::default();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new("warn"))
-        .with_writer(notes.clone());
-    lines
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(notes.clone())
         .with_ansi(false)
         .with_target(false)
         .without_time()
         .with_level(false)
+        .with_filter(EnvFilter::new("warn"));
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(traces(telemetry))
         .init();
     notes
 }

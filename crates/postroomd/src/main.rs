@@ -3,6 +3,7 @@
 
 mod age;
 mod board;
+mod broker;
 mod command;
 mod config;
 mod daemon;
@@ -13,6 +14,7 @@ mod module;
 mod output;
 mod signal;
 mod store;
+mod telemetry;
 mod view;
 
 use std::io::Write as _;

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::config::Config;
 use crate::daemon::{self, Daemon};
 use crate::signal::Signals;
+use crate::telemetry::Telemetry;
 use crate::{log, module};
 
 /// Run chosen roles of the daemon, with logs and without example traffic
@@ -34,17 +35,19 @@ enum Role {
 impl Serve {
     pub(crate) async fn run(self, mut config: Config) -> Result<()> {
         let mut signals = Signals::listen()?;
-        log::to_stderr(&config.log);
+        let telemetry = Telemetry::to(config.telemetry.otlp.as_deref())?;
+        log::to_stderr(&config.log, &telemetry);
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         let listener = daemon::bind(config.server.listen).await?;
         let address = listener.local_addr().context("read the bound address")?;
         let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
             return Ok(());
         };
-        let daemon = Daemon::start(&config, &store, module::enabled(&config), listener);
+        let daemon = Daemon::start(&config, &store, module::enabled(&config), listener)?;
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
         let outcome = daemon.run(signals).await;
         store.db().close_by_ref().await.context("close the store")?;
+        telemetry.finish().await;
         outcome
     }
 }

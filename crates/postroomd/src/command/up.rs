@@ -16,6 +16,7 @@ use crate::daemon::{self, Daemon};
 use crate::output;
 use crate::signal::Signals;
 use crate::store::{PLATFORM, StoreUrl};
+use crate::telemetry::Telemetry;
 use crate::view::View;
 use crate::{log, module};
 
@@ -42,9 +43,10 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, mut config: Config) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let notes = output::is_terminal().then(log::to_notes);
+        let telemetry = Telemetry::to(config.telemetry.otlp.as_deref())?;
+        let notes = output::is_terminal().then(|| log::to_notes(&telemetry));
         if notes.is_none() {
-            log::to_stderr(&config.log);
+            log::to_stderr(&config.log, &telemetry);
         }
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
@@ -53,7 +55,7 @@ impl Up {
         let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
             return Ok(());
         };
-        let mut daemon = Daemon::start(&config, &store, modules, listener);
+        let mut daemon = Daemon::start(&config, &store, modules, listener)?;
         match notes {
             Some(notes) => {
                 let view = View::new(Arc::clone(&store), daemon.vitals(), &config.store.url, url, notes);
@@ -66,6 +68,7 @@ impl Up {
         }
         let outcome = daemon.run(signals).await;
         store.db().close_by_ref().await.context("close the store")?;
+        telemetry.finish().await;
         outcome
     }
 

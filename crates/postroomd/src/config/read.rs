@@ -5,7 +5,11 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
-use super::{Config, Format, Hello, Log, Modules, Relay, Retention, Server, Store, route, value};
+use super::{
+    Broker, Brokers, Config, Format, Hello, Log, Modules, Relay, Retention, Server, Store, Telemetry, route, value,
+};
+
+use crate::broker::BrokerKind;
 
 const PREFIX: &str = "POSTROOM__";
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -18,6 +22,7 @@ pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, St
     overlay(&mut table, environment, &mut mistakes);
     let mut root = Section::new("", table, &mut mistakes);
     let config = read_root(&mut root);
+    check_brokers(&mut root, &config);
     root.finish();
     match mistakes.into_vec() {
         none if none.is_empty() => Ok(config),
@@ -44,6 +49,9 @@ fn read_root(root: &mut Section<'_>) -> Config {
                 .unwrap_or(Log::default().format),
             level: section.take("level", value::level).unwrap_or(Log::default().level),
         }),
+        telemetry: root.section("telemetry", |section| Telemetry {
+            otlp: section.take("otlp", value::http_url),
+        }),
         relay: root.section("relay", |section| Relay {
             lease: section
                 .take("lease", value::duration_from(LEASE_MIN))
@@ -53,9 +61,42 @@ fn read_root(root: &mut Section<'_>) -> Config {
         modules: root.section("modules", |modules| Modules {
             hello: modules.section("hello", |section| Hello {
                 enabled: section.take("enabled", value::flag),
+                broker: section.take("broker", value::broker),
             }),
         }),
+        brokers: root.section("brokers", |brokers| Brokers {
+            kafka: read_broker(brokers, "kafka", BrokerKind::Kafka),
+            rabbitmq: read_broker(brokers, "rabbitmq", BrokerKind::RabbitMq),
+            redis: read_broker(brokers, "redis", BrokerKind::Redis),
+        }),
         routes: route::read_all(root),
+    }
+}
+
+fn read_broker(brokers: &mut Section<'_>, key: &'static str, kind: BrokerKind) -> Broker {
+    brokers.section(key, |section| Broker {
+        url: section.take("url", value::broker_url(kind)),
+        prefix: section.take("prefix", value::prefix).unwrap_or_default(),
+    })
+}
+
+/// Whoever goes to a broker needs its address.
+fn check_brokers(root: &mut Section<'_>, config: &Config) {
+    let mut missing = |key: String, kind: BrokerKind| {
+        if config.brokers.get(kind).url.is_none() {
+            root.wrong(
+                &key,
+                &format!("{kind} has no address; add [brokers.{kind}] with its url"),
+            );
+        }
+    };
+    if let Some(kind) = config.modules.hello.broker {
+        missing("modules.hello.broker".to_owned(), kind);
+    }
+    for (at, route) in config.routes.iter().enumerate() {
+        if let route::Destination::Broker(kind) = &route.to {
+            missing(format!("routes[{at}].to"), *kind);
+        }
     }
 }
 

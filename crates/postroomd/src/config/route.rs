@@ -1,13 +1,18 @@
 //! `[[routes]]`: which events go where.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use postroom::{Dead, Delays, Filter, Ordering, Retry, Start, To};
+use anyhow::Result as Outcome;
+use postroom::{Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
+use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
 
 use super::section::Section;
 use super::value;
+use crate::broker::{BrokerKind, Brokers};
 use crate::destination::{Log, Null};
 
 /// A route as it is configured.
@@ -16,6 +21,8 @@ pub(crate) struct Route {
     pub(crate) name: String,
     pub(crate) patterns: Vec<String>,
     pub(crate) to: Destination,
+    pub(crate) topic: Topic,
+    pub(crate) mode: Mode,
     pub(crate) ordering: Ordering,
     pub(crate) retry: Retry,
     pub(crate) dead: Dead,
@@ -24,10 +31,44 @@ pub(crate) struct Route {
 }
 
 /// Where a configured route leads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Destination {
     Null,
     Log,
+    Broker(BrokerKind),
+    Http(Hook),
+}
+
+/// Where and how a route posts.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Hook {
+    pub(crate) url: String,
+    /// Standard Webhooks secrets; none, and requests are not signed.
+    pub(crate) secrets: Vec<String>,
+    pub(crate) timeout: Duration,
+}
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            secrets: Vec::new(),
+            timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hook({}, {} secrets)", self.url, self.secrets.len())
+    }
+}
+
+impl Hook {
+    fn open(&self, mode: Mode) -> postroom::Result<Webhook> {
+        let secrets = self.secrets.iter().map(|secret| secret.parse::<Secret>());
+        Webhook::new(&self.url, mode, secrets.collect::<Result<_, _>>()?, self.timeout)
+    }
 }
 
 impl Route {
@@ -37,6 +78,8 @@ impl Route {
             name: name.to_owned(),
             patterns: vec!["**".to_owned()],
             to,
+            topic: Topic::default(),
+            mode: Mode::default(),
             ordering: Ordering::default(),
             retry: Retry::default(),
             dead: Dead::default(),
@@ -46,22 +89,22 @@ impl Route {
     }
 
     /// The route as a relay takes it.
-    pub(crate) fn build(&self) -> postroom::Route {
-        let to = match self.to {
-            Destination::Null => To::Destination(Arc::new(Null)),
-            Destination::Log => To::Destination(Arc::new(Log::new(&self.name))),
+    pub(crate) fn build(&self, brokers: &Brokers) -> Outcome<postroom::Route> {
+        let destination: Arc<dyn postroom::Destination> = match &self.to {
+            Destination::Null => Arc::new(Null),
+            Destination::Log => Arc::new(Log::new(&self.name)),
+            Destination::Broker(kind) => brokers.get(*kind)?.publisher(self.topic.clone(), self.mode),
+            Destination::Http(hook) => Arc::new(hook.open(self.mode)?),
         };
-        postroom::Route {
-            from: postroom::Source::Outbox,
-            name: self.name.clone(),
+        Ok(postroom::Route {
             filter: Filter::any_of(self.patterns.clone()),
-            to,
             ordering: self.ordering,
             retry: self.retry.clone(),
             dead: self.dead,
             start: self.start,
             shards: self.shards,
-        }
+            ..postroom::Route::new(&self.name, To::Destination(destination))
+        })
     }
 }
 
@@ -100,9 +143,21 @@ fn read_one(section: &mut Section<'_>) -> Route {
     let name = section.require("name", name).unwrap_or_default();
     let patterns = section.take("match", patterns);
     let to = section.require("to", destination).unwrap_or(Destination::Null);
+    let to = match to {
+        Destination::Http(_) => Destination::Http(read_hook(section)),
+        other => other,
+    };
     let default = Route::new(&name, to);
     Route {
+        to: default.to,
         patterns: patterns.unwrap_or(default.patterns),
+        topic: section.take("topic", value::topic).unwrap_or_default(),
+        mode: section
+            .take(
+                "mode",
+                value::one_of(&[("binary", Mode::Binary), ("structured", Mode::Structured)]),
+            )
+            .unwrap_or_default(),
         ordering: section
             .take(
                 "ordering",
@@ -125,8 +180,37 @@ fn read_one(section: &mut Section<'_>) -> Route {
             .unwrap_or_default(),
         shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
         name,
-        to,
     }
+}
+
+fn read_hook(section: &mut Section<'_>) -> Hook {
+    let default = Hook::default();
+    let hook = Hook {
+        url: section.require("url", value::http_url).unwrap_or_default(),
+        secrets: section.take("secrets", secrets).unwrap_or_default(),
+        timeout: section.take("timeout", value::duration).unwrap_or(default.timeout),
+    };
+    if section.is_clean()
+        && let Err(error) = hook.open(Mode::default())
+    {
+        section.wrong("url", &error.report());
+    }
+    hook
+}
+
+/// Secrets are not repeated.
+fn secrets(value: &Value) -> Result<Vec<String>, String> {
+    let list: Vec<Value> = match value {
+        Value::Array(list) => list.clone(),
+        one => vec![one.clone()],
+    };
+    let secret = |value: &Value| {
+        let text = value.as_str().ok_or("must be a list of texts")?;
+        let secret = text.parse::<Secret>().map_err(|error| error.report())?;
+        drop(secret);
+        Ok(text.to_owned())
+    };
+    list.iter().map(secret).collect()
 }
 
 fn read_retry(section: &mut Section<'_>) -> Retry {
@@ -199,10 +283,11 @@ fn destination(value: &Value) -> Result<Destination, String> {
     match value.as_str() {
         Some("null") => Ok(Destination::Null),
         Some("log") => Ok(Destination::Log),
-        Some(later @ ("kafka" | "rabbitmq" | "redis" | "http" | "subscribers")) => Err(format!(
-            "{later:?} is not built into this version yet; for now use \"log\" or \"null\""
+        Some(broker) if broker.parse::<BrokerKind>().is_ok() => value::broker(value).map(Destination::Broker),
+        Some("http") => Ok(Destination::Http(Hook::default())),
+        _ => Err(format!(
+            "must be \"kafka\", \"rabbitmq\", \"redis\", \"http\", \"log\" or \"null\", not {value}"
         )),
-        _ => Err(format!("must be \"log\" or \"null\", not {value}")),
     }
 }
 

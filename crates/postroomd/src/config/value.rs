@@ -7,6 +7,7 @@ use std::time::Duration;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
+use crate::broker::{BrokerKind, BrokerUrl};
 use crate::store::StoreUrl;
 
 fn must_be(wanted: &str, value: &Value) -> String {
@@ -53,6 +54,36 @@ pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {
             value,
         )
     })
+}
+
+pub(super) fn broker(value: &Value) -> Result<BrokerKind, String> {
+    let kind = value.as_str().and_then(|text| text.parse().ok());
+    kind.ok_or_else(|| must_be(r#""kafka", "rabbitmq" or "redis""#, value))
+}
+
+/// An address of this kind of broker.
+pub(super) fn broker_url(kind: BrokerKind) -> impl Fn(&Value) -> Result<BrokerUrl, String> {
+    // The value may hold a password, so it is not repeated.
+    move |value| BrokerUrl::parse(kind, value.as_str().ok_or("must be a text")?)
+}
+
+pub(super) fn topic(value: &Value) -> Result<postroom::Topic, String> {
+    let topic: Result<postroom::Topic, _> = text(value)?.parse();
+    topic.map_err(|error| error.report())
+}
+
+/// What may stand before a topic; nothing, too.
+pub(super) fn prefix(value: &Value) -> Result<String, String> {
+    let prefix = value.as_str().ok_or_else(|| must_be("a text", value))?;
+    let topic: Result<postroom::Topic, _> = format!("{prefix}x").parse();
+    topic.map(|_| prefix.to_owned()).map_err(|error| error.report())
+}
+
+pub(super) fn http_url(value: &Value) -> Result<String, String> {
+    let is_url = |text: &&str| text.starts_with("http://") || text.starts_with("https://");
+    let text = value.as_str().filter(is_url);
+    text.map(str::to_owned)
+        .ok_or_else(|| must_be(r#"an address such as "http://127.0.0.1:4318""#, value))
 }
 
 pub(super) fn store_url(value: &Value) -> Result<StoreUrl, String> {

@@ -225,11 +225,16 @@ impl Daemon {
 
     /// Sends a request; answers the status code and the body.
     pub(crate) async fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.request_with(method, path, "content-type: application/json\r\n", body)
+            .await
+    }
+
+    /// The same with these header lines.
+    pub(crate) async fn request_with(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let exchange = async {
             let mut stream = TcpStream::connect(&self.address).await.unwrap();
             let head = format!(
-                "{method} {path} HTTP/1.1\r\nhost: postroom\r\nconnection: close\r\ncontent-type: application/json\r\n\
-                 content-length: {}\r\n\r\n{body}",
+                "{method} {path} HTTP/1.1\r\nhost: postroom\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
                 body.len()
             );
             stream.write_all(head.as_bytes()).await.unwrap();

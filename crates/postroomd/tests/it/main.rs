@@ -1,9 +1,12 @@
 //! The built binary, as people use it: on a store in a folder of its own, with real signals and a real port.
 
 mod bench;
+mod broker;
 mod commands;
 mod config;
 mod daemon;
 mod dead_letters;
+mod events;
 mod fault;
 mod harness;
+mod telemetry;

@@ -1,0 +1,46 @@
+//! A broker that several systems share: each sees its own topics and groups.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::broker::{Broker, Letter, Subscription};
+use crate::destination::Destination;
+use crate::envelope::Mode;
+use crate::error::Result;
+use crate::route::Start;
+use crate::topic::Topic;
+
+/// Puts a prefix before every topic and every group.
+#[derive(Clone, Debug)]
+pub struct Prefixed {
+    broker: Arc<dyn Broker>,
+    prefix: String,
+}
+
+impl Prefixed {
+    /// The broker behind a prefix, which may hold what a topic may hold.
+    pub fn new(broker: Arc<dyn Broker>, prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        format!("{prefix}x").parse::<Topic>()?;
+        Ok(Self { broker, prefix })
+    }
+}
+
+#[async_trait]
+impl Broker for Prefixed {
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        self.broker.publisher(topic.prefixed(&self.prefix), mode)
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        let own = |name: &str| format!("{}{name}", self.prefix);
+        let topics: Vec<String> = topics.iter().map(|topic| own(topic)).collect();
+        self.broker.subscribe(&own(group), &topics, start).await
+    }
+
+    /// A message's origin has the prefix already.
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        self.broker.bury(letter).await
+    }
+}

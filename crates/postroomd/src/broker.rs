@@ -1,0 +1,197 @@
+//! The brokers that are configured, each opened once for all that use it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use postroom::{Broker, Filter, Mode, Prefixed, Relay, Route, To, Topic};
+use postroom_host::Module;
+use postroom_kafka::Kafka;
+use postroom_rabbitmq::RabbitMq;
+use postroom_redis::Redis;
+
+use crate::config;
+
+/// A kind of broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BrokerKind {
+    Kafka,
+    RabbitMq,
+    Redis,
+}
+
+impl BrokerKind {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Kafka, Self::RabbitMq, Self::Redis];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kafka => "kafka",
+            Self::RabbitMq => "rabbitmq",
+            Self::Redis => "redis",
+        }
+    }
+
+    fn schemes(self) -> &'static [&'static str] {
+        match self {
+            Self::Kafka => &["kafka"],
+            Self::RabbitMq => &["amqp", "amqps"],
+            Self::Redis => &["redis", "rediss"],
+        }
+    }
+}
+
+impl FromStr for BrokerKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or(())
+    }
+}
+
+impl fmt::Display for BrokerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The address of a broker. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BrokerUrl(String);
+
+impl BrokerUrl {
+    pub(crate) fn parse(kind: BrokerKind, text: &str) -> Result<Self, String> {
+        let is_right = |scheme: &&str| {
+            let rest = text.strip_prefix(*scheme).and_then(|rest| rest.strip_prefix("://"));
+            rest.is_some_and(|host| !host.is_empty())
+        };
+        if kind.schemes().iter().any(is_right) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!(
+            "must begin with {}:// and name a host",
+            kind.schemes().join(":// or ")
+        ))
+    }
+
+    /// With its password.
+    pub(crate) fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.split_once("://"), self.0.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://…@{host}"),
+            _ => f.write_str(&self.0),
+        }
+    }
+}
+
+impl fmt::Debug for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The brokers with an address.
+#[derive(Debug)]
+pub(crate) struct Brokers(HashMap<BrokerKind, Arc<dyn Broker>>);
+
+impl Brokers {
+    /// Gets them ready; connections are made when they are needed.
+    pub(crate) fn open(brokers: &config::Brokers) -> Result<Self> {
+        let mut open = HashMap::new();
+        for kind in BrokerKind::ALL {
+            let config::Broker { url, prefix } = brokers.get(kind);
+            if let Some(url) = url {
+                let broker = connect(kind, url).with_context(|| format!("use {kind} at {url}"))?;
+                let broker: Arc<dyn Broker> = Arc::new(Prefixed::new(broker, prefix)?);
+                open.insert(kind, broker);
+            }
+        }
+        Ok(Self(open))
+    }
+
+    /// A broker by its kind.
+    pub(crate) fn get(&self, kind: BrokerKind) -> Result<&Arc<dyn Broker>> {
+        self.0
+            .get(&kind)
+            .with_context(|| format!("{kind} has no address; add [brokers.{kind}] with its url"))
+    }
+}
+
+fn connect(kind: BrokerKind, url: &BrokerUrl) -> Result<Arc<dyn Broker>> {
+    Ok(match kind {
+        BrokerKind::Kafka => Arc::new(Kafka::new(&postroom_kafka::Options::new(url.secret()))?),
+        BrokerKind::RabbitMq => Arc::new(RabbitMq::new(url.secret())?),
+        BrokerKind::Redis => Arc::new(Redis::open(url.secret(), postroom_redis::Options::default())?),
+    })
+}
+
+/// Joins modules to a relay whose subscribers are fed by a broker: what any of them listens to is published there by one
+/// route, and each reads the topics of the event types it matches.
+pub(crate) fn join_through(
+    mut relay: Relay,
+    modules: Vec<&mut Module>,
+    event_types: &[&str],
+    (kind, broker): (BrokerKind, &Arc<dyn Broker>),
+) -> Relay {
+    let topic = Topic::default();
+    let mut wanted: Option<Filter> = None;
+    for module in modules {
+        for subscriber in &module.subscribers {
+            wanted = Some(match wanted {
+                None => subscriber.filter.clone(),
+                Some(filter) => filter.or(&subscriber.filter),
+            });
+        }
+        relay = module.join_through(relay, broker, |filter| topics(&topic, filter, event_types));
+    }
+    let Some(filter) = wanted else {
+        return relay;
+    };
+    let publisher = broker.publisher(topic, Mode::default());
+    relay.route(Route {
+        filter,
+        ..Route::new(format!("to-{kind}"), To::Destination(publisher))
+    })
+}
+
+/// The topics of those event types that match.
+pub(crate) fn topics(topic: &Topic, filter: &Filter, event_types: &[&str]) -> Vec<String> {
+    let matching = event_types.iter().filter(|event_type| filter.matches(event_type));
+    let mut topics: Vec<String> = matching.map(|event_type| topic.of(event_type)).collect();
+    topics.sort();
+    topics.dedup();
+    topics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let check = |kind: BrokerKind, text: &str, shown: &str| {
+            assert_eq!(BrokerUrl::parse(kind, text).unwrap().to_string(), shown);
+        };
+        check(BrokerKind::Kafka, "kafka://a:1,b:2", "kafka://a:1,b:2");
+        check(BrokerKind::RabbitMq, "amqp://me:pass@host:1/%2f", "amqp://…@host:1/%2f");
+        check(BrokerKind::Redis, "rediss://:p@ss@host/", "rediss://…@host/");
+        assert!(BrokerUrl::parse(BrokerKind::Kafka, "amqp://a").is_err());
+        assert!(BrokerUrl::parse(BrokerKind::Redis, "redis://").is_err());
+    }
+
+    #[test]
+    fn topics_follow_from_the_types_that_match() {
+        let types = ["shop.order.paid.v1", "shop.order.sent.v1", "shop.like.created.v1"];
+        let of = |pattern: &str| topics(&Topic::default(), &Filter::any_of([pattern]), &types);
+        assert_eq!(of("shop.order.**"), ["order-events"]);
+        assert_eq!(of("**"), ["like-events", "order-events"]);
+        assert!(of("other.**").is_empty());
+    }
+}
