@@ -1,10 +1,6 @@
 //! CloudEvents over HTTP, from a producer that has no database of ours.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what goes wrong fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what goes wrong fails the test")]
 
 use cloudevents::{EventBuilder as _, EventBuilderV10};
 use serde_json::{Value, json};

@@ -9,6 +9,7 @@
 )]
 
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -105,8 +106,7 @@ impl Scene {
     }
 
     /// Writes while `fault` happens, then checks that nothing was lost, invented, doubled or disordered.
-    async fn check(&self, fault: impl Future<Output = ()>) {
-        let fault = Box::pin(fault);
+    async fn check(&self, fault: Pin<Box<dyn Future<Output = ()> + '_>>) {
         let stop = CancellationToken::new();
         let db = self.fresh.writers(4).await;
         let writing = self.run.workload.run(&db, &stop);
@@ -151,7 +151,7 @@ async fn a_killed_holder_is_replaced_within_the_lease(fresh: Fresh) {
     let mut relays = [scene.relay(), scene.relay()];
     scene.run.until_registered(&*scene.fresh).await.unwrap();
     scene
-        .check(async {
+        .check(Box::pin(async {
             scene.until_moving().await;
             for _ in 0..2 {
                 until("somebody holds the lease", async || scene.holder().await.is_some()).await;
@@ -175,7 +175,7 @@ async fn a_killed_holder_is_replaced_within_the_lease(fresh: Fresh) {
                 scene.until_moving().await;
                 relays[at] = scene.relay();
             }
-        })
+        }))
         .await;
 }
 
@@ -185,7 +185,7 @@ async fn a_paused_holder_cannot_move_anything(fresh: Fresh) {
     let mut relays = [scene.relay(), scene.relay()];
     scene.run.until_registered(&*scene.fresh).await.unwrap();
     scene
-        .check(async {
+        .check(Box::pin(async {
             scene.until_moving().await;
             let epoch = scene.pause_holder(&mut relays).await;
             scene.until_moving().await;
@@ -195,7 +195,7 @@ async fn a_paused_holder_cannot_move_anything(fresh: Fresh) {
             assert!(scene.epoch().await > epoch, "the tenure that slept is over");
             let all_run = relays.iter_mut().all(|relay| relay.status().unwrap().is_none());
             assert!(all_run, "it stops working, not running");
-        })
+        }))
         .await;
 }
 
@@ -205,7 +205,7 @@ async fn a_database_that_comes_back_is_found_again(mut server: Server, fresh: Fr
     let mut relay = scene.relay();
     scene.run.until_registered(&*scene.fresh).await.unwrap();
     scene
-        .check(async {
+        .check(Box::pin(async {
             scene.until_moving().await;
             server.restart().await.unwrap();
             scene.until_moving().await;
@@ -220,7 +220,7 @@ async fn a_database_that_comes_back_is_found_again(mut server: Server, fresh: Fr
                 relay.status().unwrap().is_none(),
                 "a relay does not end because its database is away"
             );
-        })
+        }))
         .await;
 }
 
