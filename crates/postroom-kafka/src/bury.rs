@@ -16,8 +16,8 @@ const OMITTED: (&str, &str) = ("postroom-body", "omitted: too large for this top
 /// Sends a copy of a message that was given up, and waits until it is durable.
 pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
     let mut record = Record::of_letter(letter);
-    let missing = shared.missing(BTreeSet::from([record.topic.clone()])).await?;
-    if missing.contains(&record.topic) {
+    let partitions = shared.partitions(BTreeSet::from([record.topic.clone()])).await?;
+    if partitions.get(&record.topic) == Some(&0) {
         return Err(Error::new(ErrorKind::NotFound, missing_words(&record.topic)));
     }
     let mut sent = shared.send(&record).await;

@@ -1,10 +1,10 @@
 //! A Kafka: its address, what is known of its topics, and the clients that librdkafka makes of it. Nothing connects before
 //! it is used.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::{Broker, Destination, Error, ErrorKind, Letter, Mode, Receipt, Result, Start, Subscription, Topic};
@@ -12,7 +12,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::KafkaError;
-use rdkafka::producer::{FutureProducer, Producer as _};
+use rdkafka::producer::{FutureProducer, Producer as _, PurgeConfig};
 use rdkafka::{ClientConfig, admin::AdminClient};
 use tokio::time::timeout;
 
@@ -24,6 +24,12 @@ use crate::transact::Transactor;
 
 /// What a broker takes by default; a message above it is refused before it is sent.
 const MESSAGE_BYTES_MAX: &str = "1048588";
+
+/// What is known of a topic is asked for again after this: it may have got more partitions.
+const KNOWN_MAX: Duration = Duration::from_secs(60);
+
+/// How many partitions topics have.
+pub(crate) type Partitions = HashMap<String, usize>;
 
 /// A producer of ours.
 pub(crate) type Producer = FutureProducer<Voice>;
@@ -42,8 +48,8 @@ pub struct Kafka {
 pub(crate) struct Shared {
     settings: ClientConfig,
     pub(crate) answer_max: Duration,
-    /// Topics that exist, as far as we know.
-    known: Mutex<HashSet<String>>,
+    /// Topics that exist, with how many partitions, and since when we know.
+    known: Mutex<HashMap<String, (usize, Instant)>>,
     /// For single messages and for questions.
     single: Mutex<Option<Producer>>,
 }
@@ -169,30 +175,35 @@ impl Shared {
         }
     }
 
-    /// Which of these topics do not exist.
-    pub(crate) async fn missing(self: &Arc<Self>, topics: BTreeSet<String>) -> Result<HashSet<String>> {
-        let unknown: Vec<String> = {
-            let known = lock(&self.known);
-            topics.into_iter().filter(|topic| !known.contains(topic)).collect()
-        };
-        if unknown.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let shared = Arc::clone(self);
-        self.blocking("ask for topics", move || shared.look_up(unknown)).await
-    }
-
-    fn look_up(&self, unknown: Vec<String>) -> Result<HashSet<String>> {
-        let producer = self.single()?;
-        let mut missing = HashSet::new();
-        for topic in unknown {
-            if partitions_of(producer.client(), &topic, self.answer_max)?.is_empty() {
-                missing.insert(topic);
-            } else {
-                lock(&self.known).insert(topic);
+    /// How many partitions these topics have; none, if one does not exist.
+    pub(crate) async fn partitions(self: &Arc<Self>, topics: BTreeSet<String>) -> Result<Partitions> {
+        let is_fresh = |(_, since): &&(usize, Instant)| since.elapsed() < KNOWN_MAX;
+        let (mut found, mut unknown) = (Partitions::new(), Vec::new());
+        for topic in topics {
+            match lock(&self.known).get(&topic).filter(is_fresh) {
+                Some((count, _)) => drop(found.insert(topic, *count)),
+                None => unknown.push(topic),
             }
         }
-        Ok(missing)
+        if !unknown.is_empty() {
+            let shared = Arc::clone(self);
+            let asked = self.blocking("ask for topics", move || shared.look_up(unknown));
+            found.extend(asked.await?);
+        }
+        Ok(found)
+    }
+
+    fn look_up(&self, unknown: Vec<String>) -> Result<Partitions> {
+        let producer = self.single()?;
+        let mut found = Partitions::new();
+        for topic in unknown {
+            let count = partitions_of(producer.client(), &topic, self.answer_max)?.len();
+            if count > 0 {
+                lock(&self.known).insert(topic.clone(), (count, Instant::now()));
+            }
+            found.insert(topic, count);
+        }
+        Ok(found)
     }
 
     /// A topic that did not answer may have been deleted: it is looked up the next time.
@@ -251,6 +262,17 @@ pub(crate) fn receipt(topic: &str, sent: Result<(), KafkaError>) -> Receipt {
         Some(code) if is_rejection(code) => Receipt::Rejected(format!("the topic {topic} does not take it: {error}")),
         Some(code) if is_refusal(code) => Receipt::Refused(format!("the topic {topic} does not take it: {error}")),
         _ => Receipt::Unavailable(error.to_string()),
+    }
+}
+
+/// Gives up a producer: when this ends, nothing of what it held will be sent any more.
+pub(crate) async fn retire(producer: Producer) {
+    let dropped = tokio::task::spawn_blocking(move || {
+        producer.purge(PurgeConfig::default().queue().inflight());
+        drop(producer);
+    });
+    if let Err(error) = dropped.await {
+        tracing::debug!(%error, "a producer was not given up in order");
     }
 }
 

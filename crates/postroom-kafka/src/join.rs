@@ -15,7 +15,7 @@ use crate::rebalance::Sharing;
 
 /// What a member is told. An offset that retention has overtaken goes on with the oldest message there is. A member that dies
 /// is missed after 10 s; one that lives is never thrown out, because its thread polls.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("auto.offset.reset", "earliest"),
@@ -24,7 +24,8 @@ const SETTINGS: [(&str, &str); 11] = [
     ("session.timeout.ms", "10000"),
     ("heartbeat.interval.ms", "2000"),
     ("topic.metadata.refresh.interval.ms", "30000"),
-    ("queued.min.messages", "5000"),
+    ("queued.min.messages", "20000"),
+    ("fetch.queue.backoff.ms", "20"), // the default waits a second once so many messages are there
     ("queued.max.messages.kbytes", "16384"),
     ("fetch.wait.max.ms", "250"),
 ];

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{Batch, Destination, Entry, Lane, Mode, Receipt, Result, Topic};
@@ -16,12 +17,15 @@ use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{Producer as _, PurgeConfig};
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Producer, Shared, lock, missing_words, receipt};
+use crate::client::{Partitions, Producer, Shared, lock, missing_words, receipt, retire};
 use crate::record::Record;
 use crate::tally::Tally;
 
 /// Keys that are sent side by side when messages go one by one.
 const LANES: usize = 64;
+
+/// Between two looks at a producer that has refused something.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Publishes for one route.
 pub(crate) struct Publisher {
@@ -69,37 +73,26 @@ impl Publisher {
         Ok(slot.insert(self.shared.producer(&settings)?).clone())
     }
 
-    /// Gives up a producer: nothing of what it holds is sent any more.
-    async fn give_up(&self, producer: Producer) {
-        lock(&self.producer).take();
-        let dropped = tokio::task::spawn_blocking(move || {
-            producer.purge(PurgeConfig::default().queue().inflight());
-            drop(producer);
-        });
-        if let Err(error) = dropped.await {
-            tracing::debug!(%error, "a producer was not given up in order");
-        }
-    }
-
     async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<()> {
         let topics: BTreeSet<String> = records.iter().map(|record| record.topic.clone()).collect();
-        let missing = self.shared.missing(topics).await?;
+        let partitions = self.shared.partitions(topics).await?;
         loop {
-            let wave = tally.wave(records);
+            let wave = tally.wave(records, &partitions);
             if wave.is_empty() {
                 return Ok(());
             }
             let producer = self.producer()?;
-            let outcome = self.send_wave(&producer, wave, tally, (records, &missing)).await;
+            let outcome = self.send_wave(&producer, wave, tally, (records, &partitions)).await;
             if outcome == Outcome::Done {
                 continue;
             }
-            self.give_up(producer).await;
+            lock(&self.producer).take();
+            retire(producer).await;
             if outcome == Outcome::Late {
                 self.shared.forget(records.iter().map(|record| &record.topic));
                 tally.settle_rest(&Receipt::Unavailable(self.late_words()));
             } else {
-                self.send_singly(tally, (records, &missing)).await;
+                self.send_singly(tally, (records, &partitions)).await;
             }
             return Ok(());
         }
@@ -110,7 +103,7 @@ impl Publisher {
         producer: &Producer,
         wave: Vec<(usize, Lane)>,
         tally: &mut Tally<'_>,
-        (records, missing): (&[Record], &HashSet<String>),
+        (records, partitions): (&[Record], &Partitions),
     ) -> Outcome {
         let mut shut = HashSet::new();
         let mut under_way = Vec::with_capacity(wave.len());
@@ -118,7 +111,7 @@ impl Publisher {
             let Some(record) = records.get(at).filter(|_| !shut.contains(&lane)) else {
                 continue;
             };
-            let sent = enqueue(producer, record, missing);
+            let sent = enqueue(producer, record, partitions);
             if sent.is_err() {
                 shut.insert(lane);
             }
@@ -137,33 +130,24 @@ impl Publisher {
         let mut deadline = Instant::now() + self.shared.answer_max;
         let mut outcome = Outcome::Done;
         for (at, sent) in under_way {
-            let mut delivery = match sent {
-                Ok(delivery) => delivery,
-                Err(receipt) => {
-                    // If something before it on its lane is without an answer, so is this.
-                    if outcome == Outcome::Done {
-                        tally.settle(at, receipt);
+            match sent {
+                Ok(delivery) => {
+                    let is_delivered = answer(producer, delivery, &mut outcome, &mut deadline).await;
+                    if is_delivered {
+                        tally.settle(at, Receipt::Delivered);
+                    } else if outcome == Outcome::Done {
+                        outcome = Outcome::Refused;
                     }
-                    continue;
                 }
-            };
-            let mut answer = timeout_at(deadline, &mut delivery).await;
-            if answer.is_err() && outcome != Outcome::Late {
-                outcome = Outcome::Late;
-                purge(producer).await;
-                deadline = Instant::now() + self.shared.answer_max;
-                answer = timeout_at(deadline, &mut delivery).await;
-            }
-            match answer {
-                Ok(Ok(Ok(_durable))) => tally.settle(at, Receipt::Delivered),
-                _ if outcome == Outcome::Done => outcome = Outcome::Refused,
-                _ => {}
+                // If something before it on its lane is without an answer, so is this.
+                Err(receipt) if outcome == Outcome::Done => tally.settle(at, receipt),
+                Err(_) => {}
             }
         }
         outcome
     }
 
-    async fn send_singly(&self, tally: &mut Tally<'_>, (records, missing): (&[Record], &HashSet<String>)) {
+    async fn send_singly(&self, tally: &mut Tally<'_>, (records, partitions): (&[Record], &Partitions)) {
         let (batch, open) = (tally.batch(), tally.open());
         let entries: Vec<&Entry> = open.iter().map(|(_, entry)| *entry).collect();
         let rest = Batch {
@@ -175,7 +159,7 @@ impl Publisher {
             let Some(record) = open.get(nth).and_then(|(at, _)| records.get(*at)) else {
                 return Receipt::Held;
             };
-            if missing.contains(&record.topic) {
+            if partitions.get(&record.topic) == Some(&0) {
                 return Receipt::Refused(missing_words(&record.topic));
             }
             if is_away.load(Ordering::Relaxed) {
@@ -227,9 +211,9 @@ impl fmt::Debug for Publisher {
 pub(crate) fn enqueue(
     producer: &Producer,
     record: &Record,
-    missing: &HashSet<String>,
+    partitions: &Partitions,
 ) -> Result<DeliveryFuture, Receipt> {
-    if missing.contains(&record.topic) {
+    if partitions.get(&record.topic) == Some(&0) {
         return Err(Receipt::Refused(missing_words(&record.topic)));
     }
     producer
@@ -237,10 +221,35 @@ pub(crate) fn enqueue(
         .map_err(|(error, _record)| receipt(&record.topic, Err(error)))
 }
 
-async fn purge(producer: &Producer) {
+/// Waits until a message is answered; whether it is durable.
+async fn answer(
+    producer: &Producer,
+    mut delivery: DeliveryFuture,
+    outcome: &mut Outcome,
+    deadline: &mut Instant,
+) -> bool {
+    loop {
+        let until = match outcome {
+            Outcome::Refused => (*deadline).min(Instant::now() + LOOK),
+            Outcome::Done | Outcome::Late => *deadline,
+        };
+        match timeout_at(until, &mut delivery).await {
+            Ok(answered) => return matches!(answered, Ok(Ok(_durable))),
+            Err(_) if *outcome == Outcome::Late => return false,
+            // Requests that were under way when one was refused return to the queue, where nothing fetches them any more.
+            Err(_) if Instant::now() < *deadline => purge(producer, PurgeConfig::default().queue()).await,
+            Err(_) => {
+                *outcome = Outcome::Late;
+                *deadline = Instant::now() + LOOK * 20;
+                purge(producer, PurgeConfig::default().queue().inflight()).await;
+            }
+        }
+    }
+}
+
+async fn purge(producer: &Producer, what: PurgeConfig) {
     let producer = producer.clone();
-    let purged = tokio::task::spawn_blocking(move || producer.purge(PurgeConfig::default().queue().inflight()));
-    if let Err(error) = purged.await {
+    if let Err(error) = tokio::task::spawn_blocking(move || producer.purge(what)).await {
         tracing::debug!(%error, "a producer could not be purged");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use postroom::{Batch, Entry, Lane, Receipt};
 
+use crate::client::Partitions;
 use crate::record::Record;
 
 /// The answers to a batch so far.
@@ -45,16 +46,17 @@ impl<'a> Tally<'a> {
         entries.filter(|(at, _)| self.is_open(*at)).collect()
     }
 
-    /// What can be under way together: of each lane what goes to the same topic under the same key, and so to the same
-    /// partition, where nothing passes anything.
-    pub(crate) fn wave(&self, records: &[Record]) -> Vec<(usize, Lane)> {
+    /// What can be under way together: of each lane what goes to the same partition, where nothing passes anything. That is
+    /// the same topic and the same key, or a topic with one partition.
+    pub(crate) fn wave(&self, records: &[Record], partitions: &Partitions) -> Vec<(usize, Lane)> {
         let mut tracks: HashMap<Lane, Option<(&str, Option<&str>)>> = HashMap::new();
         let mut wave = Vec::new();
         for (at, entry) in self.open() {
             let lane = self.batch.lane(entry);
-            let track = records
-                .get(at)
-                .map(|record| (record.topic.as_str(), record.key.as_deref()));
+            let track = records.get(at).map(|record| {
+                let is_line = partitions.get(&record.topic) == Some(&1);
+                (record.topic.as_str(), record.key.as_deref().filter(|_| !is_line))
+            });
             let first = tracks.entry(lane.clone()).or_insert(track);
             if *first == track {
                 wave.push((at, lane));

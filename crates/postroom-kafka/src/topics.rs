@@ -167,12 +167,8 @@ impl Kafka {
     async fn seen(&self, topic: &str) -> Result<()> {
         let deadline = Instant::now() + self.shared.answer_max;
         loop {
-            if self
-                .shared
-                .missing(BTreeSet::from([topic.to_owned()]))
-                .await?
-                .is_empty()
-            {
+            let partitions = self.shared.partitions(BTreeSet::from([topic.to_owned()])).await?;
+            if partitions.get(topic) != Some(&0) {
                 return Ok(());
             }
             if Instant::now() > deadline {

@@ -13,9 +13,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use rdkafka::producer::future_producer::DeliveryFuture;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Producer, Shared, receipt};
+use crate::client::{Partitions, Producer, Shared, receipt, retire};
 use crate::error::{failed, is_fenced};
 use crate::publish::enqueue;
 use crate::record::Record;
@@ -64,11 +64,11 @@ impl Transactor {
 
     async fn send(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<(), Broken> {
         let topics: BTreeSet<String> = records.iter().map(|record| record.topic.clone()).collect();
-        let missing = self.shared.missing(topics).await;
-        let missing = missing.map_err(|error| Broken::Away(error.report()))?;
+        let partitions = self.shared.partitions(topics).await;
+        let partitions = partitions.map_err(|error| Broken::Away(error.report()))?;
         let mut seat = self.seat.lock().await;
-        let producer = self.sit_down(&mut seat).await?;
-        let sent = self.send_with(&producer, tally, (records, &missing)).await;
+        let mut producer = self.sit_down(&mut seat).await?;
+        let sent = self.send_with(&mut producer, tally, (records, &partitions)).await;
         // Not on every way out: who is cut off inside a transaction begins anew.
         *seat = match &sent {
             Ok(()) | Err(Broken::Refused(_)) => Seat::Taken(producer),
@@ -80,24 +80,25 @@ impl Transactor {
 
     async fn send_with(
         &self,
-        producer: &Producer,
+        producer: &mut Producer,
         tally: &mut Tally<'_>,
-        (records, missing): (&[Record], &HashSet<String>),
+        (records, partitions): (&[Record], &Partitions),
     ) -> Result<(), Broken> {
-        let all: Vec<usize> = tally.open().iter().map(|(at, _)| *at).collect();
-        match self.transaction(producer, &all, tally, (records, missing)).await {
-            Err(Broken::Refused(_)) => {}
-            other => return other,
-        }
-        // Someone's fault: each for itself, in order.
-        while let Some((at, _)) = tally.open().first().copied() {
-            match self.transaction(producer, &[at], tally, (records, missing)).await {
+        let mut next: Vec<usize> = tally.open().iter().map(|(at, _)| *at).collect();
+        while let Some(first) = next.first().copied() {
+            match self.transaction(producer, &next, tally, (records, partitions)).await {
                 Err(Broken::Refused(error)) => {
-                    let topic = records.get(at).map_or("", |record| record.topic.as_str());
-                    tally.settle(at, receipt(topic, Err(error)));
+                    if let ([at], Some(record)) = (next.as_slice(), records.get(first)) {
+                        tally.settle(*at, receipt(&record.topic, Err(error)));
+                    }
+                    // Its sequence numbers have a gap now, which the broker would not forgive.
+                    let gapless = self.sit_down(&mut Seat::Empty).await?;
+                    retire(std::mem::replace(producer, gapless)).await;
                 }
                 other => other?,
             }
+            // Someone's fault, or nothing is left: each for itself, in order.
+            next = tally.open().first().map(|(at, _)| *at).into_iter().collect();
         }
         Ok(())
     }
@@ -137,18 +138,18 @@ impl Transactor {
         producer: &Producer,
         all: &[usize],
         tally: &mut Tally<'_>,
-        (records, missing): (&[Record], &HashSet<String>),
+        (records, partitions): (&[Record], &Partitions),
     ) -> Result<(), Broken> {
         producer
             .begin_transaction()
-            .map_err(|error| self.broken(producer, error))?;
+            .map_err(|error| self.broken(producer, &error))?;
         let (mut under_way, mut refused) = (Vec::with_capacity(all.len()), Vec::new());
         let mut shut = HashSet::new();
         for (at, lane) in all.iter().filter_map(|at| Some((*at, tally.lane(*at)?))) {
             let Some(record) = records.get(at).filter(|_| !shut.contains(&lane)) else {
                 continue;
             };
-            match enqueue(producer, record, missing) {
+            match enqueue(producer, record, partitions) {
                 Ok(delivery) => under_way.push((at, delivery)),
                 Err(receipt) => {
                     shut.insert(lane);
@@ -163,54 +164,68 @@ impl Transactor {
         Ok(())
     }
 
+    /// Ends a transaction: commits it if every message is durable, aborts it otherwise.
     async fn commit(
         &self,
         producer: &Producer,
         under_way: Vec<(usize, DeliveryFuture)>,
         tally: &mut Tally<'_>,
     ) -> Result<(), Broken> {
-        let (limit, ending) = (self.shared.answer_max, producer.clone());
+        let (sent, deliveries): (Vec<usize>, Vec<DeliveryFuture>) = under_way.into_iter().unzip();
+        // Before the commit: it would wait for them too, but longer than they take.
+        let refused = self.refusal(deliveries).await;
+        let (limit, ending, is_sound) = (self.shared.answer_max, producer.clone(), refused.is_none());
         let ended = tokio::task::spawn_blocking(move || {
-            let committed = ending.commit_transaction(limit);
-            let Err(error) = committed else {
-                return Ok(());
+            let committed = if is_sound {
+                ending.commit_transaction(limit)
+            } else {
+                Ok(())
             };
             // Without an answer to this the producer is given up, and whoever comes next aborts it.
-            let is_aborted = ending.abort_transaction(limit).is_ok();
-            Err((error, is_aborted))
+            let is_abort = !is_sound || committed.is_err();
+            committed.and(if is_abort {
+                ending.abort_transaction(limit)
+            } else {
+                Ok(())
+            })
         });
-        match ended.await {
-            Ok(Ok(())) => {
-                for (at, _) in under_way {
-                    tally.settle(at, Receipt::Delivered);
-                }
+        match (ended.await, refused) {
+            (Ok(Ok(())), None) => {
+                sent.into_iter().for_each(|at| tally.settle(at, Receipt::Delivered));
                 Ok(())
             }
-            Ok(Err((error, true))) => Err(self.blame(producer, under_way, error).await),
-            Ok(Err((error, false))) => Err(self.broken(producer, error)),
-            Err(error) => Err(Broken::Away(error.to_string())),
-        }
-    }
-
-    /// Why a transaction was aborted: what the broker said to a message, if it was that.
-    async fn blame(&self, producer: &Producer, under_way: Vec<(usize, DeliveryFuture)>, error: KafkaError) -> Broken {
-        for (_, delivery) in under_way {
-            // An abort answers every message, those it purged last of all.
-            if let Ok(Ok(Err((said, _)))) = tokio::time::timeout(self.shared.answer_max, delivery).await
-                && !matches!(receipt("", Err(said.clone())), Receipt::Unavailable(_))
-            {
-                return Broken::Refused(said);
+            (Ok(Ok(())), Some(error)) if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable(_)) => {
+                Err(Broken::Refused(error))
             }
+            (Ok(Ok(())), Some(error)) | (Ok(Err(error)), _) => Err(self.broken(producer, &error)),
+            (Err(error), _) => Err(Broken::Away(error.to_string())),
         }
-        self.broken(producer, error)
     }
 
-    fn broken(&self, producer: &Producer, error: KafkaError) -> Broken {
+    /// What the broker said to a message that it did not take; what kept another from being sent, if it said nothing.
+    async fn refusal(&self, deliveries: Vec<DeliveryFuture>) -> Option<KafkaError> {
+        let deadline = Instant::now() + self.shared.answer_max * 2;
+        let mut refusal = None;
+        for delivery in deliveries {
+            let error = match timeout_at(deadline, delivery).await {
+                Ok(Ok(Ok(_durable))) => continue,
+                Ok(Ok(Err((error, _)))) => error,
+                Ok(Err(_)) | Err(_) => KafkaError::Canceled,
+            };
+            if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable(_)) {
+                return Some(error);
+            }
+            refusal.get_or_insert(error);
+        }
+        refusal
+    }
+
+    fn broken(&self, producer: &Producer, error: &KafkaError) -> Broken {
         let fatal = producer
             .client()
             .fatal_error()
             .map(|(code, _)| KafkaError::Global(code));
-        if is_fenced(&error) || fatal.as_ref().is_some_and(is_fenced) {
+        if is_fenced(error) || fatal.as_ref().is_some_and(is_fenced) {
             return Broken::Away(self.fenced_words());
         }
         Broken::Away(error.to_string())

@@ -19,7 +19,16 @@ pub(crate) fn entry(id: i64, key: &str, bytes: usize) -> Entry {
     let payload = serde_json::value::RawValue::from_string(payload).unwrap();
     Entry {
         id,
-        event: Event::new("suite.noted.v1", "suite", key, payload).unwrap(),
+        event: Event {
+            payload, // not through the constructor: it has a limit of its own
+            ..Event::new(
+                "suite.noted.v1",
+                "suite",
+                key,
+                serde_json::value::RawValue::NULL.to_owned(),
+            )
+            .unwrap()
+        },
         created_at: postroom::clock::now(),
     }
 }
@@ -148,6 +157,37 @@ async fn what_is_too_large_for_the_driver_holds_only_its_key() {
 #[tokio::test]
 async fn what_is_too_large_for_the_topic_holds_only_its_key() {
     too_large(&KafkaSite::shared(), "3000", 5000).await;
+}
+
+/// Requests that are under way when one before them is refused do not pass it: the driver alone would send them again.
+#[tokio::test]
+async fn what_is_under_way_does_not_pass_what_is_refused() {
+    let (site, name) = (KafkaSite::shared(), name());
+    site.create_with(&name, 1, &[("max.message.bytes", "1020000")]).await;
+    let entries: Vec<Entry> = (0..300)
+        .map(|n| {
+            let bytes = if n == 60 { 1_030_000 } else { 20_000 };
+            entry(n, &format!("key-{}", n % 2), bytes)
+        })
+        .collect();
+    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
+    let receipts = deliver(&*publisher, &entries, Ordering::Key).await;
+    let expected = |n: i64| match n {
+        60 => '!',
+        n if n > 60 && n % 2 == 0 => '.',
+        _ => '+',
+    };
+    assert_eq!(
+        letters(&receipts),
+        (0..300).map(expected).collect::<String>(),
+        "{receipts:?}"
+    );
+    let arrived: Vec<i64> = site.read(&name, "read_committed").await.iter().map(number).collect();
+    for key in 0..2 {
+        let of_key: Vec<i64> = arrived.iter().copied().filter(|n| n % 2 == key).collect();
+        let sent: Vec<i64> = (0..300).filter(|n| n % 2 == key && expected(*n) == '+').collect();
+        assert_eq!(of_key, sent, "key {key}, each once and in order");
+    }
 }
 
 #[tokio::test]
