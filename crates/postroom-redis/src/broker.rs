@@ -8,7 +8,7 @@ use redis::Client;
 use tokio_util::task::TaskTracker;
 
 use crate::fields;
-use crate::link::{Link, failed};
+use crate::link::Link;
 use crate::member::Member;
 use crate::names::{self, Names};
 use crate::options::Options;
@@ -84,15 +84,17 @@ impl Redis {
         for topic in topics {
             names::check(topic)?;
             let partitions = self.0.partitions(topic, self.0.options.partitions).await?;
-            for partition in 0..partitions {
-                let lag = self.0.lag(group, topic, partition).await?;
-                lags.extend(lag.map(|(unread, pending)| Lag {
+            let call = Call::on(&script::LAG, &self.0.names.streams(topic, partitions)).arg(group);
+            let answers: Vec<(i64, i64)> = self.0.link.call("ask Redis how far a group is", call).await?;
+            let lag = |(partition, (unread, pending)): (u16, (i64, i64))| {
+                Some(Lag {
                     topic: topic.clone(),
                     partition,
-                    unread,
-                    pending,
-                }));
-            }
+                    unread: u64::try_from(unread).ok(),
+                    pending: u64::try_from(pending).ok()?,
+                })
+            };
+            lags.extend((0..partitions).zip(answers).filter_map(lag));
         }
         Ok(lags)
     }
@@ -163,27 +165,5 @@ impl Core {
             .arg(self.options.length_max.unwrap_or(0))
             .arg(TRIM_MAX);
         link.call("trim a topic in Redis", call).await
-    }
-
-    async fn lag(&self, group: &str, topic: &str, partition: u16) -> Result<Option<(Option<u64>, u64)>> {
-        const DOING: &str = "ask Redis how far a group is";
-        let mut info = redis::cmd("XINFO");
-        info.arg("GROUPS").arg(self.names.stream(topic, partition));
-        let groups: Vec<std::collections::HashMap<String, redis::Value>> = match self.link.command(DOING, info).await {
-            Ok(groups) => groups,
-            Err(error) if error.report().contains("no such key") => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let number = |value: Option<&redis::Value>| -> Result<Option<u64>> {
-            let value = value.cloned().unwrap_or_default();
-            redis::from_redis_value(value).map_err(|error| failed(DOING, error.into()))
-        };
-        for about in &groups {
-            if matches!(about.get("name"), Some(redis::Value::BulkString(name)) if name == group.as_bytes()) {
-                let pending = number(about.get("pending"))?.unwrap_or(0);
-                return Ok(Some((number(about.get("lag"))?, pending)));
-            }
-        }
-        Ok(None)
     }
 }

@@ -33,8 +33,6 @@ pub(crate) struct Held {
 /// Where to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cursor {
-    /// Take over everything pending.
-    Claim,
     /// With what is pending after this id.
     After(Id),
     /// With what is new.
@@ -48,7 +46,7 @@ impl Held {
     fn taken(token: String) -> Self {
         Self {
             token,
-            cursor: Cursor::Claim,
+            cursor: Cursor::After(Id::default()),
             last: Id::default(),
             seen: Id::default(),
             out: BTreeSet::new(),
@@ -65,7 +63,6 @@ impl Cursor {
     /// As scripts write it.
     pub(crate) fn text(self) -> String {
         match self {
-            Self::Claim => "claim".to_owned(),
             Self::After(id) => id.to_string(),
             Self::New => String::new(),
         }
@@ -127,7 +124,7 @@ impl Holding {
         Ok(messages)
     }
 
-    /// Adopts what a renewal answered for a topic: what is new begins with a claim, what is not named is lost. Answers
+    /// Adopts what a renewal answered for a topic: what is new begins with what is pending, what is not named is lost. Answers
     /// whether anything is new.
     pub(crate) fn renewed(&self, topic: usize, leases: BTreeMap<u16, String>) -> bool {
         let mut all = self.lock();
@@ -138,6 +135,11 @@ impl Holding {
             all.entry((topic, partition)).or_insert_with(|| Held::taken(token));
         }
         all.len() > before
+    }
+
+    /// A partition that was held under this token is another member's now.
+    pub(crate) fn lost(&self, place: Place, token: &str) {
+        self.lock().retain(|other, held| *other != place || held.token != token);
     }
 
     /// Takes from a topic what is idle beyond its share: it is not fetched from any more.
@@ -155,7 +157,9 @@ impl Holding {
     /// Entries of one partition are settled.
     pub(crate) fn settled(&self, place: Place, token: &str, ids: &[Id]) {
         if let Some(held) = self.lock().get_mut(&place).filter(|held| held.token == token) {
-            held.out.retain(|id| !ids.contains(id));
+            for id in ids {
+                held.out.remove(id);
+            }
         }
     }
 
@@ -167,9 +171,10 @@ impl Holding {
         let Some(held) = all.get_mut(&place) else {
             return;
         };
-        held.out.retain(|id| !ids.contains(id));
+        for id in ids {
+            held.out.remove(id);
+        }
         held.cursor = match held.cursor {
-            Cursor::Claim => Cursor::Claim,
             Cursor::After(id) => Cursor::After(id.min(first.before())),
             Cursor::New => Cursor::After(first.before()),
         };

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Core;
 use crate::holding::{Held, Holding, Place};
-use crate::id::Id;
 use crate::script::{self, Call};
 
 /// Between two looks of a member that has less than its share, and after trouble.
@@ -70,24 +69,21 @@ impl Desk {
                 self.changed.notify_waiters();
             }
             for (place, held) in self.holding.surplus(at, share) {
-                self.give_back(place, &held, &[], true).await?;
+                self.let_go(place, &held).await?;
             }
         }
         self.complain(None);
         Ok(is_content)
     }
 
-    /// Gives entries back, and the partition too if `lets_go`.
-    pub(crate) async fn give_back(&self, place: Place, held: &Held, ids: &[Id], lets_go: bool) -> Result<()> {
+    /// Lets a partition go, and with it what was not acknowledged.
+    async fn let_go(&self, place: Place, held: &Held) -> Result<()> {
         let (topic, stream) = self.names_of(place);
-        let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
-        let call = Call::on(&script::BACK, &[self.leases(topic), stream])
+        let call = Call::on(&script::LEAVE, &[self.leases(topic), stream])
             .arg(&[&self.member, &self.group])
             .arg(place.1)
-            .arg(&held.token)
-            .arg(u8::from(lets_go))
-            .arg(ids);
-        self.core.link.call("give entries back in Redis", call).await
+            .arg(&held.token);
+        self.core.link.call("let a partition go in Redis", call).await
     }
 
     /// The name of the topic and of the stream of a partition.
@@ -132,7 +128,7 @@ impl Desk {
     /// Gives everything back; tries as long as the leases would last anyway.
     async fn leave(&self) {
         let deadline = Instant::now() + self.core.options.lease;
-        while let Err(error) = self.let_go().await {
+        while let Err(error) = self.let_all_go().await {
             if Instant::now() >= deadline {
                 tracing::debug!(group = %self.group, error = error.report(), "leases were left to run out");
                 return;
@@ -141,10 +137,9 @@ impl Desk {
         }
     }
 
-    async fn let_go(&self) -> Result<()> {
+    async fn let_all_go(&self) -> Result<()> {
         for (place, held) in self.holding.all() {
-            let ids: Vec<Id> = held.out.iter().copied().collect();
-            self.give_back(place, &held, &ids, true).await?;
+            self.let_go(place, &held).await?;
             self.holding.lock().remove(&place);
         }
         for (topic, _) in &self.topics {

@@ -6,6 +6,7 @@
 //! not, is not.
 
 mod broker;
+mod fetch;
 mod fields;
 mod holding;
 mod id;

@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use crate::broker::Core;
-use crate::holding::{Answer, Cursor, Held, Holding, Place};
+use crate::holding::{Cursor, Held, Holding, Place};
 use crate::id::Id;
 use crate::keeper::Desk;
 use crate::link::{connect, failed};
@@ -84,84 +84,12 @@ impl Member {
         self.turn = self.turn.wrapping_add(1);
         let count = self.desk.topics.len();
         for step in 0..count {
-            let messages = self.fetch_from((self.turn + step) % count, max).await?;
+            let messages = self.desk.fetch((self.turn + step) % count, self.turn, max).await?;
             if !messages.is_empty() {
                 return Ok(messages);
             }
         }
         Ok(Vec::new())
-    }
-
-    async fn fetch_from(&self, at: usize, max: usize) -> Result<Vec<Message>> {
-        let desk = &self.desk;
-        let (topic, partitions) = desk.topics.get(at).cloned().unwrap_or_default();
-        let mut asked = desk.holding.asking(at);
-        if asked.is_empty() {
-            return Ok(Vec::new());
-        }
-        let first = self.turn % asked.len();
-        asked.rotate_left(first);
-        let call = self.plan(&topic, &asked, max);
-        let answers: Vec<Answer> = desk.core.link.call("fetch from Redis", call).await?;
-        let mut messages = Vec::new();
-        let mut trouble = None;
-        for answer in answers {
-            let token = asked.iter().find(|(partition, _)| *partition == answer.0);
-            let token = token.map_or("", |(_, held)| held.token.as_str());
-            match answer.1.as_str() {
-                "ok" => {
-                    self.report_buried(&topic, &answer);
-                    messages.extend(desk.holding.answered((at, &topic), token, answer)?);
-                }
-                "lost" => drop(desk.holding.lock().remove(&(at, answer.0))),
-                words => trouble = Some(words.to_owned()),
-            }
-        }
-        match trouble {
-            Some(words) if messages.is_empty() => self.recover(&topic, partitions, words).await.map(|()| messages),
-            _ => Ok(messages),
-        }
-    }
-
-    fn plan(&self, topic: &str, asked: &[(u16, Held)], max: usize) -> Call {
-        let desk = &self.desk;
-        let mut keys = vec![desk.leases(topic), desk.core.names.dead(topic)];
-        keys.extend(
-            asked
-                .iter()
-                .map(|(partition, _)| desk.core.names.stream(topic, *partition)),
-        );
-        let mut call = Call::on(&script::FETCH, &keys)
-            .arg(&[desk.member.as_str(), desk.group.as_str(), topic])
-            .arg(max)
-            .arg(desk.core.options.deliveries_max.unwrap_or(0));
-        for (partition, held) in asked {
-            call = call.arg(*partition).arg(&held.token).arg(held.cursor.text());
-        }
-        call
-    }
-
-    fn report_buried(&self, topic: &str, answer: &Answer) {
-        for id in &answer.5 {
-            tracing::error!(
-                group = %self.desk.group, topic, partition = answer.0, id,
-                "an entry was delivered again and again and never acknowledged: moved to the dead stream"
-            );
-        }
-    }
-
-    /// A server that lost the group gets it again, from the beginning: what was acknowledged may come once more.
-    async fn recover(&self, topic: &str, partitions: u16, words: String) -> Result<()> {
-        if !words.starts_with("NOGROUP") {
-            return Err(Error::new(
-                ErrorKind::Failed,
-                format!("fetch from Redis: {topic}: {words}"),
-            ));
-        }
-        let desk = &self.desk;
-        let (made, missing) = desk.core.make_group(topic, partitions, &desk.group, "0").await?;
-        tracing::warn!(group = %desk.group, topic, made, missing_streams = missing, "Redis had lost a group, or its streams");
-        Ok(())
     }
 
     /// Waits until there is news in a partition that is held.
@@ -282,10 +210,10 @@ impl Subscription for Member {
         ))
     }
 
+    /// Nobody else is told: they stay this member's, which hands them out again.
     async fn nack(&mut self, back: &[Mark]) -> Result<()> {
         let (sorted, _lost_anyway) = self.sort(back);
-        for (place, (held, ids)) in sorted {
-            self.desk.give_back(place, &held, &ids, false).await?;
+        for (place, (_, ids)) in sorted {
             self.desk.holding.given_back(place, &ids);
         }
         Ok(())

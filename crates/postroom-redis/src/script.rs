@@ -9,9 +9,10 @@ pub(crate) static GROUP: Text = Text::new(|| include_str!("lua/group.lua").into(
 pub(crate) static KEEP: Text = Text::new(|| include_str!("lua/keep.lua").into());
 pub(crate) static FETCH: Text = Text::new(|| include_str!("lua/fetch.lua").into());
 pub(crate) static ACK: Text = Text::new(|| include_str!("lua/ack.lua").into());
-pub(crate) static BACK: Text = Text::new(|| include_str!("lua/back.lua").into());
+pub(crate) static LEAVE: Text = Text::new(|| include_str!("lua/leave.lua").into());
 pub(crate) static TRIM: Text = Text::new(|| include_str!("lua/trim.lua").into());
 pub(crate) static BURY: Text = Text::new(|| include_str!("lua/bury.lua").into());
+pub(crate) static LAG: Text = Text::new(|| include_str!("lua/lag.lua").into());
 
 pub(crate) type Text = LazyLock<Hashed>;
 

@@ -2,25 +2,25 @@
 -- Hands out entries of the streams a member holds: first what is pending, in order of ids, then what is new.
 --
 -- KEYS: leases, dead stream, streams. ARGV: member, group, topic, how many at most, deliveries_max (0: no limit); then
--- per stream: partition, token, cursor. A cursor is `claim` (everything others left pending is taken over first), an id
--- (what is pending after it comes first) or empty (only what is new).
+-- per stream: partition, token, cursor. A cursor is an id (what is pending after it comes first) or empty (only what is
+-- new).
 -- Answers per stream: partition, state, entries, cursor to go on with, last id in the stream or empty if there may be
 -- more, ids that were buried. The state is `ok`, `lost` (another member's) or the words of an error.
 --
--- An entry that was delivered often without being acknowledged may be what kills its members. Half way to the limit it
--- is handed out alone, so that what it came with is acknowledged and only its own count goes on.
+-- The group's count of deliveries goes up when an entry passes from one member to the next, and down when a member
+-- leaves in order: it counts deaths. Half way to the limit an entry is handed out alone, so that what it came with is
+-- acknowledged and only its own count goes on.
 
 local leases, dead = KEYS[1], KEYS[2]
 local member, group, topic = ARGV[1], ARGV[2], ARGV[3]
 local left, deliveries_max = tonumber(ARGV[4]), tonumber(ARGV[5])
 local suspect_from = math.max(math.floor(deliveries_max / 2), 1)
-local given = 0
+-- No answer is much larger than this, however large its entries are: they are read in slices until it is.
+local SLICE, BYTES_MAX = 25, 4000000
+local given, bytes = 0, 0
 
-local function claim(stream)
-  local from = '0-0'
-  repeat
-    from = redis.call('XAUTOCLAIM', stream, group, member, 0, from, 'COUNT', 1000, 'JUSTID')[1]
-  until from == '0-0'
+-- Forgets members that have left nothing behind.
+local function tidy(stream)
   for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
     if consumer[2] ~= member and consumer[4] == 0 then
       redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer[2])
@@ -46,68 +46,73 @@ local function bury(stream, partition, id, count)
   redis.call('XACK', stream, group, id)
 end
 
-local function read(stream, count, after)
-  local answer = redis.call('XREADGROUP', 'GROUP', group, member, 'COUNT', count, 'STREAMS', stream, after)
-  return answer and answer[1][2] or {}
+-- An entry that is pending, the member's own from now on; none if somebody deleted it.
+local function take(stream, id, owner)
+  local found
+  if owner == member then
+    found = redis.call('XRANGE', stream, id, id)
+  else
+    found = redis.call('XCLAIM', stream, group, member, 0, id)
+  end
+  if not found[1] then redis.call('XACK', stream, group, id) end
+  return found
 end
 
 local function hand_out(found, entries)
   for _, entry in ipairs(found) do
     entries[#entries + 1] = entry
     given, left = given + 1, left - 1
+    for _, text in ipairs(entry[2]) do bytes = bytes + #text end
   end
+  if bytes >= BYTES_MAX then left = 0 end
 end
 
 -- Hands out what is pending after the cursor; answers the cursor to go on with.
 local function pending(stream, partition, cursor, entries, buried)
-  local rows = redis.call('XPENDING', stream, group, '(' .. cursor, '+', left, member)
-  local is_all, count = #rows < left, 0
+  local slice = math.min(left, SLICE)
+  local rows = redis.call('XPENDING', stream, group, '(' .. cursor, '+', slice)
   for _, row in ipairs(rows) do
-    local id, deliveries = row[1], row[4]
-    if deliveries_max > 0 and deliveries >= deliveries_max and count == 0 then
-      bury(stream, partition, id, deliveries)
+    local id, owner, deaths = row[1], row[2], row[4]
+    if owner == member then deaths = deaths - 1 end
+    local is_suspect = deliveries_max > 0 and deaths >= suspect_from
+    if is_suspect and deaths >= deliveries_max then
+      bury(stream, partition, id, deaths)
       buried[#buried + 1] = id
-    elseif deliveries_max > 0 and deliveries >= suspect_from then
-      if count == 0 and given == 0 then
-        hand_out(read(stream, 1, cursor), entries)
-        cursor = id
-      elseif count > 0 then
-        hand_out(read(stream, count, cursor), entries)
-        cursor = entries[#entries][1]
-      end
-      left = 0 -- alone: nothing else in this answer
+    elseif is_suspect and given > 0 then
+      left = 0 -- it comes alone, in the next answer
       return cursor
     else
-      count = count + 1
+      hand_out(take(stream, id, owner), entries)
+      if is_suspect then left = 0 end
+    end
+    cursor = id
+    if left == 0 then return cursor end
+  end
+  if #rows == slice then return cursor end
+  tidy(stream)
+  return ''
+end
+
+-- Hands out what is new; answers the last id in the stream if that was all.
+local function new(stream, entries)
+  while left > 0 do
+    local slice = math.min(left, SLICE)
+    local answer = redis.call('XREADGROUP', 'GROUP', group, member, 'COUNT', slice, 'STREAMS', stream, '>')
+    local found = answer and answer[1][2] or {}
+    hand_out(found, entries)
+    if #found < slice then
+      local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+      return newest and newest[1] or '0-0'
     end
   end
-  if count > 0 then
-    hand_out(read(stream, count, cursor), entries)
-    cursor = entries[#entries][1]
-  end
-  return is_all and '' or cursor
+  return ''
 end
 
 local function serve(stream, partition, cursor)
   local entries, buried, last = {}, {}, ''
-  if cursor == 'claim' then
-    claim(stream)
-    cursor = '0-0'
-  end
   if cursor ~= '' then cursor = pending(stream, partition, cursor, entries, buried) end
-  if cursor == '' and left > 0 then
-    hand_out(read(stream, left, '>'), entries)
-    if left > 0 then
-      local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-      last = newest and newest[1] or '0-0'
-    end
-  end
-  -- Entries that somebody deleted are pending without fields: there is nothing left to work on.
-  local whole = {}
-  for _, entry in ipairs(entries) do
-    if entry[2] then whole[#whole + 1] = entry else redis.call('XACK', stream, group, entry[1]) end
-  end
-  return { partition, 'ok', whole, cursor, last, buried }
+  if cursor == '' then last = new(stream, entries) end
+  return { partition, 'ok', entries, cursor, last, buried }
 end
 
 local answers = {}

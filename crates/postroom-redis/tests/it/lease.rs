@@ -267,26 +267,36 @@ async fn what_is_given_back_is_never_buried() {
 #[tokio::test]
 async fn a_wait_that_is_given_up_loses_nothing() {
     let site = shared().await;
+    let options = Options {
+        deliveries_max: Some(2),
+        ..brief()
+    };
+    let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
-    let mut member = join(&site.broker, &group, &topic).await;
-    publish(&site.broker, &topic, &entries(0, 300, 7, 10)).await;
+    let mut member = join(&broker, &group, &topic).await;
+    publish(&broker, &topic, &entries(0, 300, 7, 10)).await;
     let (mut came, mut given_up) = (Vec::new(), 0);
-    let mut patience = 0;
-    while came.len() < 300 {
-        // Given up after more and more turns of the runtime: everywhere on the way to the server and back.
-        patience = (patience + 1) % 60;
+    for attempt in 0_u32.. {
+        // Every other one is given up after some turns of the runtime: everywhere on the way to the server and back.
+        let patience = match attempt % 4 {
+            0 => attempt / 4 % 3,
+            2 => attempt / 4 % 50,
+            _ => u32::MAX,
+        };
         tokio::select! {
             biased;
-            messages = member.next(5) => {
+            messages = member.next(1) => {
                 let messages = messages.unwrap();
                 came.extend(messages.iter().map(number));
                 member.ack(&marks(&messages)).await.unwrap();
             }
             () = turns(patience) => given_up += 1,
         }
+        if came.len() == 300 {
+            break;
+        }
     }
-    assert!(given_up > 50, "{given_up} waits were given up");
-    assert_eq!(came.len(), 300, "nothing came twice");
+    assert!(given_up > 10, "{given_up} waits were given up");
     assert_whole(&came, 300, 7);
 }
 

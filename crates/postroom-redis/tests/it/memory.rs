@@ -21,7 +21,7 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
     let mut member = join(&site.broker, &group, &topic).await;
     let sent = entries(0, 1000, 7, 10_000);
     let publisher = publisher(&site.broker, &topic);
-    let (mut rest, mut came, mut times_full) = (sent.iter().cloned().collect::<Vec<_>>(), Vec::new(), 0);
+    let (mut rest, mut came, mut times_full) = (sent.clone(), Vec::new(), 0);
     while !rest.is_empty() {
         let batch = &rest[..rest.len().min(50)];
         let receipts = deliver(&publisher, batch, Ordering::Key).await;

@@ -73,7 +73,11 @@ impl Site {
     /// A plain client.
     pub(crate) async fn client(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url.as_str()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+        client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await
+            .unwrap()
     }
 }
 
