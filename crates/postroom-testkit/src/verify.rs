@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::table::{Table as PlatformTable, named};
-use postroom::{BatchHandler, DomainEvent, Error, ErrorKind, Event, Inspect, Outbox, Relay, Result, Start, Subscriber};
+use postroom::{
+    BatchHandler, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Inspect, Mode, Outbox, Relay, Result,
+    Retry, Route, Start, Subscriber, To, Topic,
+};
 use sea_orm::sea_query::{Alias, ColumnDef, Expr, ExprTrait, Order, Query, Table};
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend};
 use tokio::time::{Instant, sleep};
@@ -48,6 +51,8 @@ pub struct Run {
     pub workload: Workload,
     /// What reads it.
     pub reader: Reader,
+    /// The broker that feeds the subscriber, if it is not fed straight from the outbox.
+    pub through: Option<Arc<dyn Broker>>,
 }
 
 impl Run {
@@ -93,7 +98,39 @@ impl Run {
                 },
             )
         };
-        Relay::new(outbox).lease_ttl(LEASE).subscriber(subscriber)
+        let relay = Relay::new(outbox).lease_ttl(LEASE);
+        match &self.through {
+            None => relay.subscriber(subscriber),
+            Some(broker) => relay.route(self.publishing(broker)).route(Route {
+                start: Start::Beginning, // of the topic, which is this run's own
+                ..subscriber.fed_by(Arc::clone(broker), vec![self.topic()])
+            }),
+        }
+    }
+
+    /// The route that publishes what the subscriber gets from the broker. A broker that refuses is asked again for as long as
+    /// the run lasts.
+    fn publishing(&self, broker: &Arc<dyn Broker>) -> Route {
+        let topic: Topic = self.topic().parse().unwrap_or_default();
+        Route {
+            start: Start::Head,
+            filter: Filter::any_of([Change::TYPE]),
+            retry: Retry {
+                delays: Delays::Fixed(Duration::from_millis(200)),
+                attempts_max: None,
+                age_max: None,
+            },
+            ..Route::new(self.publisher(), To::Destination(broker.publisher(topic, Mode::Binary)))
+        }
+    }
+
+    /// The topic of a run through a broker; it must be there.
+    pub fn topic(&self) -> String {
+        format!("verify-{}", self.workload.prefix)
+    }
+
+    fn publisher(&self) -> String {
+        format!("{}publish", self.workload.prefix)
     }
 
     /// Connections for the writers. SQLite's queue for the store's one.
@@ -201,17 +238,10 @@ impl Run {
         }
     }
 
-    /// Forgets the subscriber and drops the tables of all runs. The relays must be gone.
+    /// Forgets the routes and drops the tables of all runs. The relays must be gone.
     pub async fn remove(&self, store: &dyn Inspect) -> Result<()> {
-        let begun = Instant::now();
-        while let Err(error) = postroom::inspect::forget(store, &self.group(), "verify").await {
-            match error.kind() {
-                ErrorKind::NotFound => break,
-                // A relay that was killed keeps its lease until it runs out.
-                ErrorKind::Conflict if begun.elapsed() < QUIET_MAX => sleep(Duration::from_millis(100)).await,
-                _ => return Err(error),
-            }
-        }
+        forget(store, &self.group()).await?;
+        forget(store, &self.publisher()).await?;
         Workload::remove(store.db()).await?;
         let mut drop = Table::drop();
         drop.table(Alias::new(EFFECT)).if_exists();
@@ -222,6 +252,19 @@ impl Run {
             .map_err(|source| Error::db("drop the table of effects", source))?;
         Ok(())
     }
+}
+
+async fn forget(store: &dyn Inspect, route: &str) -> Result<()> {
+    let begun = Instant::now();
+    while let Err(error) = postroom::inspect::forget(store, route, "verify").await {
+        match error.kind() {
+            ErrorKind::NotFound => break,
+            // A relay that was killed keeps its lease until it runs out.
+            ErrorKind::Conflict if begun.elapsed() < QUIET_MAX => sleep(Duration::from_millis(100)).await,
+            _ => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The effect of an event: one row.

@@ -1,6 +1,6 @@
 //! The brokers that are configured, each opened once for all that use it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use postroom::{Broker, Filter, Mode, Prefixed, Relay, Route, To, Topic};
 use postroom_host::Module;
-use postroom_kafka::Kafka;
+use postroom_kafka::{Kafka, TopicSpec};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
 
@@ -94,6 +94,60 @@ impl fmt::Display for BrokerUrl {
 impl fmt::Debug for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A broker named by its address alone, as a flag does.
+#[derive(Clone, Debug)]
+pub(crate) struct BrokerAddress {
+    kind: BrokerKind,
+    url: BrokerUrl,
+}
+
+impl BrokerAddress {
+    pub(crate) fn open(&self) -> Result<Arc<dyn Broker>> {
+        connect(self.kind, &self.url)
+    }
+
+    /// Makes a topic of three partitions, on a broker that has such.
+    pub(crate) async fn create_topic(&self, name: &str) -> Result<()> {
+        if self.kind == BrokerKind::Kafka {
+            let spec = TopicSpec {
+                name: name.to_owned(),
+                partitions: 3,
+                replication: 1,
+                config: BTreeMap::new(),
+            };
+            Kafka::new(&postroom_kafka::Options::new(self.secret()))?
+                .apply(&[spec])
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// With its password.
+    pub(crate) fn secret(&self) -> &str {
+        self.url.secret()
+    }
+}
+
+impl FromStr for BrokerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let scheme = text.split("://").next().unwrap_or_default();
+        let kind = BrokerKind::ALL
+            .into_iter()
+            .find(|kind| kind.schemes().contains(&scheme));
+        let kind = kind.ok_or("must begin with kafka://, amqp:// or redis://")?;
+        let url = BrokerUrl::parse(kind, text)?;
+        Ok(Self { kind, url })
+    }
+}
+
+impl fmt::Display for BrokerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.url, f)
     }
 }
 

@@ -20,7 +20,7 @@ const NOTES_MAX: usize = 50;
 
 /// Logs of a daemon, beside its traces.
 pub(crate) fn to_stderr(log: &Log, telemetry: &Telemetry) {
-    let filter = EnvFilter::new(&log.level);
+    let filter = filter(&log.level);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let registry = tracing_subscriber::registry();
     match log.format {
@@ -35,6 +35,11 @@ pub(crate) fn to_stderr(log: &Log, telemetry: &Telemetry) {
     }
 }
 
+/// What is logged. Never lapin: it writes whole messages into its warnings, payload and all; what matters of them is in our own.
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::new(format!("{level},lapin=off"))
+}
+
 /// Our own spans only: those of drivers and HTTP libraries would drown them.
 fn traces<S>(telemetry: &Telemetry) -> Option<impl Layer<S> + use<S>>
 where
@@ -46,9 +51,8 @@ where
 
 /// Logs of a command: only what goes wrong.
 pub(crate) fn warnings_to_stderr() {
-    let filter = EnvFilter::new("warn");
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter("warn"))
         .with_writer(io::stderr);
     lines.with_ansi(is_colourful()).with_target(false).without_time().init();
 }
@@ -62,7 +66,7 @@ pub(crate) fn to_notes(telemetry: &Telemetry) -> Notes {
         .with_target(false)
         .without_time()
         .with_level(false)
-        .with_filter(EnvFilter::new("warn"));
+        .with_filter(filter("warn"));
     tracing_subscriber::registry()
         .with(lines)
         .with(traces(telemetry))

@@ -19,6 +19,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::BrokerAddress;
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::signal::Signals;
@@ -39,6 +40,9 @@ pub(crate) struct Verify {
     /// Which reader to try; all but `own` are known to be broken
     #[arg(long, value_enum, default_value_t = ReaderName::Own)]
     reader: ReaderName,
+    /// Let a broker feed the subscriber: kafka://host:port, amqp://user@host/vhost or redis://host
+    #[arg(long, value_name = "URL", env = "POSTROOM_VERIFY_THROUGH", hide_env = true)]
+    through: Option<BrokerAddress>,
     /// Draw other transactions
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -72,6 +76,8 @@ impl ReaderName {
 #[derive(Debug, Serialize)]
 struct Report {
     store: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    through: Option<String>,
     reader: String,
     seconds: u64,
     writers: u32,
@@ -93,7 +99,10 @@ impl Verify {
             .await
             .context("make the tables")?;
         let prefix = format!("v{}-", uuid::Uuid::now_v7().simple());
-        let run = self.plan(&prefix);
+        let run = self.plan(&prefix)?;
+        if let Some(through) = &self.through {
+            through.create_topic(&run.topic()).await?;
+        }
         run.prepare(&*store).await.context("prepare the run")?;
         let report = self.verify(config, &run, &store).await;
         progress("");
@@ -112,8 +121,10 @@ impl Verify {
         }
     }
 
-    fn plan(&self, prefix: &str) -> Run {
-        Run {
+    fn plan(&self, prefix: &str) -> Result<Run> {
+        let through = self.through.as_ref().map(BrokerAddress::open).transpose()?;
+        Ok(Run {
+            through,
             workload: Workload {
                 prefix: prefix.to_owned(),
                 writers: self.writers,
@@ -125,12 +136,12 @@ impl Verify {
                 ReaderName::NaiveId => Reader::NaiveId,
                 ReaderName::Xmin => Reader::Xmin,
             },
-        }
+        })
     }
 
     async fn work_as_relay(&self, prefix: &str, store: Arc<dyn Inspect>) -> Result<()> {
         let stop = CancellationToken::new();
-        let relay = self.plan(prefix).relay(store);
+        let relay = self.plan(prefix)?.relay(store);
         let mut signals = Signals::listen()?;
         let end = stop.clone();
         tokio::select! {
@@ -175,6 +186,7 @@ impl Verify {
         }
         Ok(Report {
             store: config.store.url.to_string(),
+            through: self.through.as_ref().map(ToString::to_string),
             reader: self.reader.name(),
             seconds: self.seconds,
             writers: self.writers,
@@ -199,6 +211,9 @@ impl Verify {
             ])
             .env("POSTROOM__STORE__URL", config.store.url.address()) // not in the arguments: it may hold a password
             .stdin(Stdio::null());
+        if let Some(through) = &self.through {
+            command.env("POSTROOM_VERIFY_THROUGH", through.secret());
+        }
         Process::run(&mut command).context("start the relay's process")
     }
 }
@@ -215,11 +230,15 @@ impl Report {
         let findings = self.findings;
         let verdict = if findings.is_exact() { "exact" } else { "BROKEN" };
         format!(
-            "{verdict}: {} on {}\n\
+            "{verdict}: {} on {}{}\n\
              {} writers for {} s: {} commits, {} rollbacks, {} savepoints rolled back; the relay was killed {} times\n\
              {} events: {} lost, {} phantom, {} double effects, {} order violations",
             self.reader,
             self.store,
+            self.through
+                .as_ref()
+                .map(|broker| format!(" through {broker}"))
+                .unwrap_or_default(),
             self.writers,
             self.seconds,
             self.commits,

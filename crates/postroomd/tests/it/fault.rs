@@ -43,6 +43,7 @@ impl Scene {
             run: Run {
                 workload,
                 reader: Reader::Own,
+                through: None,
             },
         };
         scene.run.prepare(&*scene.fresh).await.unwrap();

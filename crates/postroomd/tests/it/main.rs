@@ -2,6 +2,7 @@
 
 mod bench;
 mod broker;
+mod broker_fault;
 mod commands;
 mod config;
 mod daemon;
