@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use postroom::{Error, ErrorKind, Letter, Result};
 
-use crate::outlet::{Outcome, Outlet};
+use crate::confirm::Outcome;
+use crate::outlet::Outlet;
 use crate::parcel::{Parcel, short};
 use crate::topology::{dead_queue, declare_queue};
 

@@ -10,7 +10,7 @@ use postroom::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::fault::step;
+use crate::fault::{cause, step};
 
 /// A server that takes no connection by then is away.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -88,7 +88,8 @@ impl Link {
             ));
         };
         // Whatever is the matter (a wrong password too), nothing gets there until it is mended.
-        let connection = connected.map_err(|error| Error::caused(ErrorKind::Unavailable, self.doing(), error))?;
+        let connection =
+            connected.map_err(|error| Error::caused(ErrorKind::Unavailable, self.doing(), cause(error)))?;
         let connection = Arc::new(connection);
         self.state().connection = Some(Arc::clone(&connection));
         Ok(connection)

@@ -1,5 +1,7 @@
 //! What the driver's errors mean to us, and how long a step may take.
 
+use std::error::Error as StdError;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
@@ -22,7 +24,16 @@ pub(crate) async fn step<T>(doing: impl Fn() -> String, step: impl Future<Output
 
 /// An error of the driver's, with its kind.
 pub(crate) fn fault(doing: String, error: lapin::Error) -> Error {
-    Error::caused(kind(&error), doing, error)
+    Error::caused(kind(&error), doing, cause(error))
+}
+
+/// The error inside the driver's, which would say the same again.
+pub(crate) fn cause(error: lapin::Error) -> Box<dyn StdError + Send + Sync> {
+    match error.kind() {
+        lapin::ErrorKind::ProtocolError(said) => Box::new(said.clone()),
+        lapin::ErrorKind::IOError(source) => Box::new(Arc::clone(source)),
+        _ => Box::new(error),
+    }
 }
 
 /// What closes one channel says something about what was asked; everything else is a connection that is gone.

@@ -8,9 +8,13 @@
 //! [`Start`] says. What nobody is there to get is refused, not lost. A group that is not used any more is
 //! [forgotten](RabbitMq::forget), or its queues fill up.
 //!
+//! A single node (seen with 3.10) that is killed within a second after a queue was made does not find the queue again, nor what
+//! it had confirmed into it: forget the group then, and join anew.
+//!
 //! RabbitMQ 4 gives up messages that came again twenty times: switch that off with a policy (`delivery-limit: -1`).
 
 mod bury;
+mod confirm;
 mod connect;
 mod fault;
 mod outlet;

@@ -3,34 +3,18 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::join_all;
-use lapin::message::BasicReturnMessage;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
+use lapin::options::{ConfirmSelectOptions, ExchangeDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Confirmation, ExchangeKind};
+use lapin::{Channel, ExchangeKind};
 use postroom::{Error, ErrorKind, Result};
-use tokio::time::timeout;
 
+use crate::confirm::{Answer, Confirms};
 use crate::connect::Link;
-use crate::fault::{ANSWER_MAX, fault, step};
+use crate::fault::{ANSWER_MAX, step};
 use crate::parcel::Parcel;
 
 /// Channels kept for the next call.
 const IDLE_MAX: usize = 16;
-
-/// What became of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It is in every queue it belongs into.
-    Stored,
-    /// There is no queue for it.
-    Returned,
-    /// A queue did not take it.
-    Declined,
-}
-
-/// One error may be the answer to many messages.
-pub(crate) type Answer = Result<Outcome, Arc<Error>>;
 
 /// Where messages leave.
 #[derive(Debug)]
@@ -98,13 +82,13 @@ impl Outlet {
     async fn attempt(&self, parcels: &[Parcel]) -> Result<Vec<Answer>> {
         let channel = self.take().await?;
         self.declare(&channel, parcels).await?;
-        let sending = join_all(parcels.iter().map(|parcel| confirm(&channel, parcel)));
-        // Without an answer to each it is not known which was returned: then none counts as stored.
-        let confirmations = timeout(ANSWER_MAX, sending).await.map_err(|_late| late())?;
-        if confirmations.iter().all(Result::is_ok) {
+        let confirms = Confirms::of(&channel, parcels).await;
+        if confirms.is_complete() {
             self.put_back(channel);
+        } else if confirms.is_empty() || self.link.is_blocked() {
+            return Err(late());
         }
-        Ok(outcomes(parcels, confirmations))
+        Ok(confirms.outcomes(parcels))
     }
 
     async fn take(&self) -> Result<Channel> {
@@ -163,58 +147,6 @@ pub(crate) async fn declare_exchange(channel: &Channel, topic: &ShortString) -> 
     step(doing, declaring).await
 }
 
-/// Nothing is awaited between its number on the channel and its frames: calls made one after the other by one task keep both
-/// in step.
-async fn confirm(channel: &Channel, parcel: &Parcel) -> lapin::Result<Confirmation> {
-    let mandatory = BasicPublishOptions {
-        mandatory: true,
-        ..BasicPublishOptions::default()
-    };
-    let publishing = channel.basic_publish(
-        parcel.exchange.clone(),
-        parcel.routing_key.clone(),
-        mandatory,
-        &parcel.body,
-        parcel.properties.clone(),
-    );
-    publishing.await?.await
-}
-
-/// Pairs messages with what became of them. A returned message comes with the confirm of *some* message of the channel, so it
-/// is recognised by its id.
-fn outcomes(parcels: &[Parcel], confirmations: Vec<lapin::Result<Confirmation>>) -> Vec<Answer> {
-    let mut returned: HashSet<String> = HashSet::new();
-    let mut note = |message: Option<BasicReturnMessage>| {
-        let Some(message) = message else { return };
-        let id = message.properties.message_id().as_ref().map(ToString::to_string);
-        returned.insert(id.unwrap_or_default());
-    };
-    let mut answers = Vec::with_capacity(parcels.len());
-    for confirmation in confirmations {
-        answers.push(match confirmation {
-            Ok(Confirmation::Ack(message)) => {
-                note(message);
-                Ok(Outcome::Stored)
-            }
-            Ok(Confirmation::Nack(message)) => {
-                note(message);
-                Ok(Outcome::Declined)
-            }
-            Ok(Confirmation::NotRequested) => Err(Arc::new(Error::new(
-                ErrorKind::Failed,
-                "publish to RabbitMQ on a channel without confirms",
-            ))),
-            Err(error) => Err(Arc::new(fault("publish to RabbitMQ".to_owned(), error))),
-        });
-    }
-    for (parcel, answer) in parcels.iter().zip(&mut answers) {
-        if answer.is_ok() && returned.contains(parcel.id().unwrap_or_default()) {
-            *answer = Ok(Outcome::Returned);
-        }
-    }
-    answers
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -222,7 +154,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn late() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        format!("publish to RabbitMQ: not everything was confirmed in {ANSWER_MAX:?}"),
+        format!("publish to RabbitMQ: nothing was confirmed in {ANSWER_MAX:?}"),
     )
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postroom::{Batch, Destination, Entry, ErrorKind, Mode, Receipt, Topic};
 
-use crate::outlet::{Answer, Outcome, Outlet};
+use crate::confirm::{Answer, Outcome};
+use crate::outlet::Outlet;
 use crate::parcel::Parcel;
 use crate::wave::in_waves;
 
@@ -61,6 +62,9 @@ fn receipt(topic: &str, answer: Answer) -> Receipt {
         )),
         Ok(Outcome::Declined) => Receipt::Refused(format!(
             "a queue of the topic {topic} did not take the message: it is full, or too few of its replicas are there"
+        )),
+        Ok(Outcome::Late) => Receipt::Refused(format!(
+            "a queue of the topic {topic} has not answered in time, although others have: too few of its replicas are there"
         )),
         Err(error) if error.kind() == ErrorKind::Unavailable => Receipt::Unavailable(error.report()),
         Err(error) => Receipt::Refused(error.report()),

@@ -1,7 +1,8 @@
 //! What programs that know nothing of us find in our messages, and we in theirs.
 
+use futures::StreamExt;
 use lapin::BasicProperties;
-use lapin::options::{BasicGetOptions, BasicPublishOptions};
+use lapin::options::{BasicConsumeOptions, BasicPublishOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use postroom::Mode;
 
@@ -17,14 +18,11 @@ async fn a_plain_client_reads_cloudevents() {
         deliver(&site.publisher(&topic, mode), std::slice::from_ref(&sent)).await;
     }
     let channel = site.plain().await;
+    let options = BasicConsumeOptions::default();
     let queue = format!("{topic}:all:0");
-    let get = async || {
-        let got = channel
-            .basic_get(queue.as_str().into(), BasicGetOptions { no_ack: true })
-            .await;
-        got.unwrap().expect("a message")
-    };
-    let binary = get().await;
+    let consuming = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default());
+    let mut consumer = consuming.await.unwrap();
+    let binary = consumer.next().await.unwrap().unwrap();
     assert_eq!(binary.data, br#"{"n":7}"#);
     let properties = &binary.properties;
     let text = |value: &Option<lapin::types::ShortString>| value.as_ref().map(ToString::to_string);
@@ -45,7 +43,7 @@ async fn a_plain_client_reads_cloudevents() {
     assert_eq!(header("cloudEvents:id"), Some(sent.event.id.to_string()));
     assert_eq!(header("cloudEvents:type").as_deref(), Some("shop.order.paid.v1"));
     assert_eq!(header("cloudEvents:subject").as_deref(), Some("order-1"));
-    let structured = get().await;
+    let structured = consumer.next().await.unwrap().unwrap();
     let kind = text(structured.properties.content_type());
     assert_eq!(kind.as_deref(), Some("application/cloudevents+json"));
     let document: serde_json::Value = serde_json::from_slice(&structured.data).unwrap();
