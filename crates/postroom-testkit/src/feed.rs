@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Mode, Prefixed, Route, To, Topic};
+use postroom::{Broker, Mode, Prefixed, Route, Start, To, Topic};
 use uuid::Uuid;
 
 use crate::broker_suite::Site;
@@ -29,6 +29,17 @@ impl Feed {
             broker: Arc::new(broker),
             topic: TOPIC.to_owned(),
         }
+    }
+
+    /// Makes groups known before anything is published, for a broker that keeps nothing for groups it does not know.
+    pub async fn known_to(self, groups: &[&str]) -> Self {
+        for group in groups {
+            let topics = [self.topic.clone()];
+            if let Err(error) = self.broker.subscribe(group, &topics, Start::Beginning).await {
+                panic!("join {group}: {}", error.report());
+            }
+        }
+        self
     }
 
     /// The route that publishes everything.
