@@ -40,7 +40,7 @@ pub(crate) struct Verify {
     /// Which reader to try; all but `own` are known to be broken
     #[arg(long, value_enum, default_value_t = ReaderName::Own)]
     reader: ReaderName,
-    /// Let a broker feed the subscriber: kafka://host:port, amqp://user@host/vhost or redis://host
+    /// Let a broker feed the subscriber: its address, as in the configuration
     #[arg(long, value_name = "URL", env = "POSTROOM_VERIFY_THROUGH", hide_env = true)]
     through: Option<BrokerAddress>,
     /// Draw other transactions
