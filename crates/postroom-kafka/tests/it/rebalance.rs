@@ -14,9 +14,9 @@ use crate::publish::{deliver, entry, letters, name, topic};
 use crate::site::KafkaSite;
 
 const KEYS: i64 = 23;
-const COUNT: i64 = 3000;
+const COUNT: i64 = 6000;
 
-/// What was handled, in order: who, and which.
+/// What was handled, in order.
 type Log = Arc<Mutex<Vec<i64>>>;
 
 fn number(message: &Message) -> i64 {
@@ -24,19 +24,15 @@ fn number(message: &Message) -> i64 {
     value["n"].as_i64().unwrap()
 }
 
-/// Works until told to stop, and then leaves without acknowledging what it last took.
+/// Works until told to stop, and then leaves in the middle of what it has taken.
 async fn work(site: Arc<KafkaSite>, name: String, log: Log, stop: CancellationToken) {
     let mut member = site.join(&name, &name, Start::Beginning).await;
-    loop {
-        let Some(messages) = stop.run_until_cancelled(member.next(40)).await else {
-            return;
-        };
-        let messages = messages.unwrap();
-        if stop.is_cancelled() {
-            return;
-        }
-        for messages in messages.chunks(10) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    while let Some(messages) = stop.run_until_cancelled(member.next(100)).await {
+        for messages in messages.unwrap().chunks(10) {
+            if stop.is_cancelled() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(15)).await;
             log.lock().await.extend(messages.iter().map(number));
             // Partitions only go when what is handed out of them is done: nothing is lost in the middle.
             member.ack(&marks(messages)).await.unwrap();
@@ -48,12 +44,15 @@ async fn work(site: Arc<KafkaSite>, name: String, log: Log, stop: CancellationTo
 async fn members_come_and_go_under_load() {
     let (site, name) = (Arc::new(KafkaSite::shared()), name());
     site.create_with(&name, 4, &[]).await;
+    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
+    let entries: Vec<_> = (0..COUNT).map(|n| entry(n, &format!("key-{}", n % KEYS), 20)).collect();
+    let receipts = deliver(&*publisher, &entries, Ordering::Key).await;
+    assert!(!letters(&receipts).contains(|letter| letter != '+'), "{receipts:?}");
+
     let log = Log::default();
     let (mut members, mut stops) = (JoinSet::new(), Vec::new());
-    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
-    for from in (0..COUNT).step_by(300) {
-        // One more member, or one less, with every batch.
-        let nth = from / 300;
+    for nth in 0..10 {
+        // Two come, one goes, and all the while there is more to do than is done.
         if nth % 3 == 2 {
             let stop: CancellationToken = stops.remove(0);
             stop.cancel();
@@ -62,15 +61,10 @@ async fn members_come_and_go_under_load() {
             stops.push(stop.clone());
             members.spawn(work(Arc::clone(&site), name.clone(), Arc::clone(&log), stop));
         }
-        let entries: Vec<_> = (from..from + 300)
-            .map(|n| entry(n, &format!("key-{}", n % KEYS), 20))
-            .collect();
-        let receipts = deliver(&*publisher, &entries, Ordering::Key).await;
-        assert!(!letters(&receipts).contains(|letter| letter != '+'), "{receipts:?}");
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let all = async {
-        while log.lock().await.iter().collect::<BTreeSet<_>>().len() < usize::try_from(COUNT).unwrap() {
+        while log.lock().await.iter().collect::<BTreeSet<_>>().len() < entries.len() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -98,6 +92,36 @@ fn check(log: &[i64]) {
         usize::try_from(COUNT).unwrap(),
         "each once: all were acknowledged"
     );
+}
+
+/// A partition that is to go waits until what is handed out of it is acknowledged; the next member gets none of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_waits_for_what_is_handed_out() {
+    let (site, name) = (KafkaSite::shared(), name());
+    site.create_with(&name, 2, &[]).await;
+    let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
+    let entries: Vec<_> = (0..40).map(|n| entry(n, &format!("key-{n}"), 20)).collect();
+    assert!(!letters(&deliver(&*publisher, &entries, Ordering::Key).await).contains('?'));
+    let mut one = site.join(&name, &name, Start::Beginning).await;
+    let mut held = Vec::new();
+    while held.len() < 40 {
+        held.extend(one.next(40).await.unwrap());
+    }
+    let mut other = site.join(&name, &name, Start::Beginning).await;
+    let a_while = Duration::from_secs(5);
+    assert!(tokio::time::timeout(a_while, other.next(100)).await.is_err(), "not yet");
+    one.ack(&marks(&held)).await.unwrap();
+    assert_eq!(site.behind(&name, &name).await, 0);
+    assert!(
+        tokio::time::timeout(a_while, other.next(100)).await.is_err(),
+        "nothing twice"
+    );
+    deliver(&*publisher, &entries, Ordering::Key).await;
+    let came = tokio::time::timeout(Duration::from_secs(60), other.next(100))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(!came.is_empty(), "it has a partition now");
 }
 
 /// A member that holds on to its messages for too long loses them, and cannot acknowledge them any more.
