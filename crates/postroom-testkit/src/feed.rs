@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Mode, Prefixed, Route, Start, To, Topic};
+use postroom::{Broker, Mode, Prefixed, Route, To, Topic};
 use uuid::Uuid;
 
 use crate::broker_suite::Site;
@@ -31,20 +31,12 @@ impl Feed {
         }
     }
 
-    /// Makes groups known before anything is published, for a broker that keeps nothing for groups it does not know.
-    pub async fn known_to(self, groups: &[&str]) -> Self {
-        for group in groups {
-            let topics = [self.topic.clone()];
-            if let Err(error) = self.broker.subscribe(group, &topics, Start::Beginning).await {
-                panic!("join {group}: {}", error.report());
-            }
-        }
-        self
-    }
-
-    /// The route that publishes everything.
-    pub(crate) fn publishing(&self) -> Route {
+    /// The route that publishes everything, once these groups are there to get it.
+    pub(crate) fn publishing(&self, groups: Vec<String>) -> Route {
         let topic: Topic = self.topic.parse().unwrap_or_default();
-        Route::new("publish", To::Destination(self.broker.publisher(topic, Mode::Binary)))
+        Route {
+            awaits: groups,
+            ..Route::new("publish", To::Destination(self.broker.publisher(topic, Mode::Binary)))
+        }
     }
 }

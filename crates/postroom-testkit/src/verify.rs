@@ -115,6 +115,7 @@ impl Run {
         Route {
             start: Start::Head,
             filter: Filter::any_of([Change::TYPE]),
+            awaits: vec![self.group()],
             retry: Retry {
                 delays: Delays::Fixed(Duration::from_millis(200)),
                 attempts_max: None,

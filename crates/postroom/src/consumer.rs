@@ -1,6 +1,7 @@
 //! A consumer: feeds a subscriber from a broker. What fails is kept in the store and retried from there by the route's line,
 //! in order by key, so that the topic moves on; what is handled, parked or given up is acknowledged after the commit.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +53,11 @@ pub(crate) struct Consumer {
     outbox: Arc<dyn Outbox>,
     pulse: watch::Receiver<Pulse>,
     vitals: Arc<Vitals>,
+    joined: Joined,
 }
+
+/// The groups of a relay that have joined their broker once; who awaits them hears of it.
+pub(crate) type Joined = Arc<watch::Sender<HashSet<String>>>;
 
 /// A message as it is worked.
 #[derive(Debug)]
@@ -71,6 +76,7 @@ impl Consumer {
         outbox: &Arc<dyn Outbox>,
         heart: &Heart,
         vitals: &Arc<Vitals>,
+        joined: &Joined,
     ) -> Option<Self> {
         let (Source::Broker(broker, topics), To::Subscriber(subscriber)) = (&route.from, &route.to) else {
             return None;
@@ -83,6 +89,7 @@ impl Consumer {
             outbox: Arc::clone(outbox),
             pulse: heart.subscribe(),
             vitals: Arc::clone(vitals),
+            joined: Arc::clone(joined),
         })
     }
 
@@ -119,6 +126,9 @@ impl Consumer {
             return Ok(());
         };
         let mut subscription = joined?;
+        self.joined.send_modify(|groups| {
+            groups.insert(self.route.name.clone());
+        });
         while self.is_open(stop).await? {
             let Some(messages) = stop.run_until_cancelled(subscription.next(BATCH)).await else {
                 break;

@@ -1,5 +1,6 @@
 //! A line: the loop that works one shard of a route while this process holds its lease.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,7 @@ pub(crate) struct Line {
     pub(crate) lease: watch::Receiver<Option<Lease>>,
     pub(crate) pulse: watch::Receiver<Pulse>,
     pub(crate) vitals: Arc<Vitals>,
+    pub(crate) joined: watch::Receiver<HashSet<String>>,
 }
 
 /// Where the work stands. Rebuilt from the database whenever there is doubt.
@@ -72,6 +74,9 @@ enum Turn {
 impl Line {
     /// Works the shard whenever the lease is ours, until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        let awaits = Arc::clone(&self.route);
+        let all_joined = |joined: &HashSet<String>| awaits.awaits.iter().all(|group| joined.contains(group));
+        stop.run_until_cancelled(self.joined.wait_for(all_joined)).await;
         while let Some(epoch) = self.leased(&stop).await {
             tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
             self.hold(epoch, &stop).await;

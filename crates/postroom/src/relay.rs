@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::backoff::Backoff;
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, Joined};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::Feed;
@@ -106,9 +106,10 @@ impl Relay {
         let heart = Arc::new(Heart::new(Arc::clone(&self.outbox), Arc::clone(&self.vitals)));
         let feed = Arc::new(Feed::new(Arc::clone(&self.outbox)));
         let mut keeper = Keeper::new(Arc::clone(&self.outbox), owner.clone(), self.lease_ttl);
+        let joined = Joined::default();
         let mut lines = JoinSet::new();
         for route in self.routes.into_iter().map(Arc::new) {
-            if let Some(consumer) = Consumer::of(&route, &self.outbox, &heart, &self.vitals) {
+            if let Some(consumer) = Consumer::of(&route, &self.outbox, &heart, &self.vitals, &joined) {
                 lines.spawn(consumer.run(stop.clone()));
             }
             for number in 0..route.shards {
@@ -128,6 +129,7 @@ impl Relay {
                     feed: Arc::clone(&feed),
                     pulse: heart.subscribe(),
                     vitals: Arc::clone(&self.vitals),
+                    joined: joined.subscribe(),
                 };
                 lines.spawn(line.run(stop.clone()));
             }
@@ -182,6 +184,19 @@ impl Relay {
             if route.name.is_empty() || route.name.len() > 200 {
                 return Err(Error::invalid(format!(
                     "the route name {:?} must have 1 to 200 bytes",
+                    route.name
+                )));
+            }
+            let is_consumer = |name: &String| {
+                let mut others = self
+                    .routes
+                    .iter()
+                    .filter(|other| matches!(other.from, Source::Broker(..)));
+                others.any(|other| other.name == *name)
+            };
+            if let Some(nobody) = route.awaits.iter().find(|name| !is_consumer(name)) {
+                return Err(Error::invalid(format!(
+                    "route {:?} awaits {nobody:?}, which is no group of this relay",
                     route.name
                 )));
             }

@@ -34,6 +34,9 @@ pub struct Route {
     pub start: Start,
     /// Into how many parts its keys are cut, each with its own lease and cursor, to be worked side by side.
     pub shards: u32,
+    /// Groups of the same relay that must have joined their broker before this route delivers: some brokers keep nothing for
+    /// a group they do not know yet.
+    pub awaits: Vec<String>,
 }
 
 impl Route {
@@ -49,6 +52,7 @@ impl Route {
             dead: Dead::Skip,
             start: Start::Beginning,
             shards: 1,
+            awaits: Vec::new(),
         }
     }
 

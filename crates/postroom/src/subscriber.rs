@@ -179,6 +179,7 @@ impl Subscriber {
             dead: self.dead,
             start: self.start,
             shards: self.shards,
+            awaits: Vec::new(),
             to: To::Subscriber(std::sync::Arc::new(self)),
         }
     }

@@ -196,8 +196,10 @@ pub(crate) fn join_through(
 ) -> Relay {
     let topic = Topic::default();
     let mut wanted: Option<Filter> = None;
+    let mut groups = Vec::new();
     for module in modules {
         for subscriber in &module.subscribers {
+            groups.push(subscriber.group.clone());
             wanted = Some(match wanted {
                 None => subscriber.filter.clone(),
                 Some(filter) => filter.or(&subscriber.filter),
@@ -211,6 +213,7 @@ pub(crate) fn join_through(
     let publisher = broker.publisher(topic, Mode::default());
     relay.route(Route {
         filter,
+        awaits: groups,
         ..Route::new(format!("to-{kind}"), To::Destination(publisher))
     })
 }

@@ -72,6 +72,7 @@ impl Office {
         Posts {
             relay: Relay::new(outbox).lease_ttl(Duration::from_secs(3)),
             feed: self.fresh.feed.clone(),
+            groups: Vec::new(),
         }
     }
 
@@ -197,10 +198,12 @@ impl Office {
 pub(crate) struct Posts {
     relay: Relay,
     feed: Option<Feed>,
+    groups: Vec<String>,
 }
 
 impl Posts {
-    pub(crate) fn subscriber(self, subscriber: Subscriber) -> Self {
+    pub(crate) fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.groups.push(subscriber.group.clone());
         let route = match &self.feed {
             None => subscriber.into_route(),
             Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()]),
@@ -226,7 +229,7 @@ impl Posts {
     pub(crate) fn relay(self) -> Relay {
         match self.feed {
             None => self.relay,
-            Some(feed) => self.relay.route(feed.publishing()),
+            Some(feed) => self.relay.route(feed.publishing(self.groups)),
         }
     }
 }
