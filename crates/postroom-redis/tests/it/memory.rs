@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use postroom::{Ordering, Receipt};
+use postroom::{Broker, Ordering, Receipt};
 use postroom_redis::Options;
+use tokio::time::timeout;
 
-use crate::events::{assert_whole, deliver, entries, join, marks, name, next, number, publisher};
+use crate::events::{
+    PATIENCE, assert_whole, deliver, entries, join, marks, name, next, number, publish, publisher, receive,
+};
 use crate::site::{options, own};
 
 /// Nothing is lost and keys stay in order; groups go on, and what they have done makes room.
@@ -62,4 +65,45 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
     assert!(times_full > 1, "the memory was full {times_full} times");
     assert_eq!(came.len(), sent.len(), "nothing came twice");
     assert_whole(&came, 1000, 7);
+}
+
+/// Nothing a group needs is refused: otherwise a full server could never be emptied.
+#[tokio::test]
+async fn groups_work_on_while_the_memory_is_full() {
+    const LEASE: Duration = Duration::from_millis(900);
+    let options = Options {
+        lease: LEASE,
+        partitions: 2,
+        ..options()
+    };
+    let site = own(&[], options).await;
+    let topic = name("orders");
+    let mut member = join(&site.broker, "group", &topic).await;
+    publish(&site.broker, &topic, &entries(0, 60, 7, 10)).await;
+    limit(&site, "1").await;
+    let to = publisher(&site.broker, &topic);
+    let receipts = deliver(&to, &entries(60, 62, 1, 10), Ordering::Key).await;
+    assert!(
+        matches!(&receipts[..], [Receipt::Unavailable(_), Receipt::Held]),
+        "{receipts:?}"
+    );
+    let first = next(&mut member, 10).await;
+    member.ack(&marks(&first)).await.unwrap();
+    let mut came: Vec<i64> = first.iter().map(number).collect();
+    next(&mut member, 10).await;
+    drop(member);
+    let mut heir = join(&site.broker, "group", &topic).await;
+    came.extend(receive(&mut heir, 60 - came.len()).await);
+    let quiet = timeout(LEASE * 2, heir.next(1)).await;
+    assert!(quiet.is_err(), "leases are renewed: {quiet:?}");
+    site.broker.bury(&crate::server::letter(&topic)).await.unwrap();
+    limit(&site, "0").await;
+    publish(&site.broker, &topic, &entries(60, 70, 7, 10)).await;
+    came.extend(timeout(PATIENCE, receive(&mut heir, 10)).await.unwrap());
+    assert_whole(&came, 70, 7);
+}
+
+async fn limit(site: &crate::site::Site, bytes: &str) {
+    let set = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).clone();
+    set.exec_async(&mut site.client().await).await.unwrap();
 }

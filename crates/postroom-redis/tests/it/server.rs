@@ -247,7 +247,7 @@ async fn every_step_stays_within_a_slot_of_a_cluster() {
     assert_eq!(slots.len(), 1, "{keys:?}");
 }
 
-fn letter(topic: &str) -> Letter {
+pub(crate) fn letter(topic: &str) -> Letter {
     Letter {
         group: "group".to_owned(),
         origin: Origin {
