@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::fresh::variable;
 use crate::process::Process;
+use crate::server::{failed, free_port};
 
 /// A server that has not answered, or not ended, by then is broken.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -135,16 +136,4 @@ impl Drop for RedisServer {
             tracing::warn!(folder = %self.folder.display(), %error, "left a server's data behind");
         }
     }
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|source| failed("find a free port", source))?;
-    let address = listener
-        .local_addr()
-        .map_err(|source| failed("find a free port", source))?;
-    Ok(address.port())
-}
-
-fn failed(doing: &str, source: std::io::Error) -> Error {
-    Error::caused(ErrorKind::Failed, doing, source)
 }
