@@ -98,7 +98,9 @@ fn percent_decode(text: &[u8]) -> Option<String> {
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
         let escape = after.get(..2).filter(|_| first == b'%').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
+            let digits = std::str::from_utf8(digits)
+                .ok()
+                .filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
             u8::from_str_radix(digits, 16).ok()
         });
         match escape {

@@ -122,17 +122,21 @@ impl Module {
         self.jobs.drain(..).fold(relay, Relay::job)
     }
 
-    /// Like [`Module::join`], with subscribers that are fed by a broker; `topics` says where events of a filter are found.
+    /// Like [`Module::join`], with subscribers that are fed by a broker, to which `brings` is published; `topics` says where
+    /// events of a filter are found there. A subscriber that finds none is fed from the outbox.
     pub fn join_through(
         &mut self,
         relay: Relay,
-        broker: &Arc<dyn Broker>,
+        (broker, brings): (&Arc<dyn Broker>, &Filter),
         topics: impl Fn(&Filter) -> Vec<String>,
     ) -> Relay {
-        let relay = self.subscribers.drain(..).fold(relay, |relay, subscriber| {
-            let topics = topics(&subscriber.filter);
-            relay.route(subscriber.fed_by(Arc::clone(broker), topics))
-        });
+        let relay = self
+            .subscribers
+            .drain(..)
+            .fold(relay, |relay, subscriber| match topics(&subscriber.filter) {
+                none if none.is_empty() => relay.subscriber(subscriber),
+                topics => relay.route(subscriber.fed_by(Arc::clone(broker), topics, brings.clone())),
+            });
         self.join(relay)
     }
 }

@@ -7,7 +7,8 @@ use reqwest::StatusCode;
 const BODY_CHARS_MAX: usize = 500;
 
 /// Only 2xx is success. An answer that speaks of the whole endpoint makes it unavailable: nobody's fault, tried again with
-/// patience. The rest is about this event: its policy decides how often it is tried.
+/// patience. The rest may be about this event, also a gateway whose receiver it crashed: its policy decides how often it is
+/// tried.
 pub(crate) fn judge(status: StatusCode, body: &str) -> Receipt {
     let words: String = body.chars().take(BODY_CHARS_MAX).collect();
     let says = if words.trim().is_empty() {
@@ -20,11 +21,7 @@ pub(crate) fn judge(status: StatusCode, body: &str) -> Receipt {
         _ if status.is_redirection() => {
             Receipt::Refused(format!("{status}; redirects are not followed, set the new address"))
         }
-        StatusCode::REQUEST_TIMEOUT
-        | StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Receipt::Unavailable(says),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Receipt::Unavailable(says),
         StatusCode::PAYLOAD_TOO_LARGE => Receipt::Rejected(says),
         _ => Receipt::Refused(says),
     }
@@ -49,6 +46,7 @@ mod tests {
         check(413, Receipt::Rejected("413 Payload Too Large:  why ".into()));
         check(429, Receipt::Unavailable("429 Too Many Requests:  why ".into()));
         check(500, Receipt::Refused("500 Internal Server Error:  why ".into()));
+        check(502, Receipt::Refused("502 Bad Gateway:  why ".into()));
         check(503, Receipt::Unavailable("503 Service Unavailable:  why ".into()));
         let long = judge(StatusCode::IM_A_TEAPOT, &"é".repeat(9_000));
         assert!(matches!(long, Receipt::Refused(says) if says.chars().count() < 600));

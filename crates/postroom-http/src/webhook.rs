@@ -71,7 +71,8 @@ impl Webhook {
                 let status = answer.status();
                 judge(status, &read(answer).await)
             }
-            Err(error) => Receipt::Unavailable(Error::caused(ErrorKind::Unavailable, "post the event", error).report()),
+            Err(error) if error.is_connect() => Receipt::Unavailable(report(error)),
+            Err(error) => Receipt::Refused(report(error)),
         }
     }
 
@@ -98,6 +99,10 @@ impl Destination for Webhook {
         };
         batch.in_lanes(AT_ONCE, post).await
     }
+}
+
+fn report(error: reqwest::Error) -> String {
+    Error::caused(ErrorKind::Unavailable, "post the event", error).report()
 }
 
 /// The beginning of an answer's body, for whoever asks why an event was refused.

@@ -38,6 +38,8 @@ pub enum Flaw {
     Heedless,
     /// It takes a message that it has handed out for done.
     Forgetful,
+    /// It takes no copies of dead letters: a flaw that nobody may suffer from.
+    Unburied,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +111,7 @@ impl Broker for MemoryBroker {
         };
         match self.0.flaw {
             Flaw::Heedless => Arc::new(Heedless(publisher)),
-            Flaw::None | Flaw::Forgetful => Arc::new(publisher),
+            Flaw::None | Flaw::Forgetful | Flaw::Unburied => Arc::new(publisher),
         }
     }
 
@@ -134,6 +136,9 @@ impl Broker for MemoryBroker {
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
+        if self.0.flaw == Flaw::Unburied {
+            return Err(Error::new(ErrorKind::NotFound, "there is no place for dead letters"));
+        }
         let mut state = self.state();
         state.check()?;
         state.letters.push(letter.clone());

@@ -103,7 +103,7 @@ impl Run {
             None => relay.subscriber(subscriber),
             Some(broker) => relay.route(self.publishing(broker)).route(Route {
                 start: Start::Beginning, // of the topic, which is this run's own
-                ..subscriber.fed_by(Arc::clone(broker), vec![self.topic()])
+                ..subscriber.fed_by(Arc::clone(broker), vec![self.topic()], Filter::all())
             }),
         }
     }

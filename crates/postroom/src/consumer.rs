@@ -18,7 +18,7 @@ use crate::dead;
 use crate::destination::Receipt;
 use crate::envelope::{Envelope, JSON};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
+use crate::event::{Event, KEY_BYTES_MAX};
 use crate::judge::{Judge, Settlement};
 use crate::outbox::{Entry, Outbox, Pulse};
 use crate::parked::{self, Parked};
@@ -78,7 +78,7 @@ impl Consumer {
         vitals: &Arc<Vitals>,
         joined: &Joined,
     ) -> Option<Self> {
-        let (Source::Broker(broker, topics), To::Subscriber(subscriber)) = (&route.from, &route.to) else {
+        let (Source::Broker { broker, topics, .. }, To::Subscriber(subscriber)) = (&route.from, &route.to) else {
             return None;
         };
         Some(Self {
@@ -126,6 +126,7 @@ impl Consumer {
             return Ok(());
         };
         let mut subscription = joined?;
+        self.vitals.moved(&self.name(), 0);
         self.joined.send_modify(|groups| {
             groups.insert(self.route.name.clone());
         });
@@ -220,11 +221,13 @@ impl Consumer {
         if settled == 0 {
             return Ok(0);
         }
+        let letters = self.letters(items, &settlement.dead);
         self.settle(&tx, items, settlement).await?;
         tx.commit()
             .await
             .map_err(|source| Error::db("commit what was consumed", source))?;
         self.vitals.moved(&self.name(), delivered);
+        bury(&*self.broker, &letters).await;
         Ok(settled)
     }
 
@@ -285,35 +288,38 @@ impl Consumer {
             Parked { entry, ..row }
         };
         let park: Vec<Parked> = settlement.park.into_iter().map(numbered).collect();
-        for row in &settlement.dead {
-            let at = usize::try_from(row.entry.id - first).unwrap_or(usize::MAX);
-            if let Some(item) = items.get(at) {
-                self.broker.bury(&self.letter(item, row)).await?;
-            }
-        }
         let dead: Vec<Parked> = settlement.dead.into_iter().map(numbered).collect();
         parked::insert(tx, &shard, "broker", &park).await?;
         dead::insert(tx, &shard, &dead).await
     }
 
-    fn letter(&self, item: &Item, row: &Parked) -> Letter {
-        let message = item.message.clone();
-        Letter {
-            group: self.subscriber.group.clone(),
-            origin: message.origin,
-            content_type: message.content_type,
-            attributes: message.attributes,
-            body: message.body,
-            error: row.error.clone().unwrap_or_default(),
-            attempts: row.attempts,
-        }
+    /// The copies of what was given up, as it came.
+    fn letters(&self, items: &[Item], dead: &[Parked]) -> Vec<Letter> {
+        let first = items.first().map_or(0, |item| item.entry.id);
+        let item = |row: &Parked| items.get(usize::try_from(row.entry.id - first).ok()?);
+        let letter = |row: &Parked| {
+            let message = item(row)?.message.clone();
+            Some(Letter {
+                group: self.subscriber.group.clone(),
+                origin: message.origin,
+                content_type: message.content_type,
+                attributes: message.attributes,
+                body: message.body,
+                error: row.error.clone().unwrap_or_default(),
+                attempts: row.attempts,
+            })
+        };
+        dead.iter().filter_map(letter).collect()
     }
 }
 
 impl Item {
     fn of((at, message): (usize, Message)) -> Self {
         let (event, broken) = match message.event() {
-            Ok(event) => (event, None),
+            Ok(mut event) => {
+                event.headers.remove(ORIGIN); // ours to write
+                (event, None)
+            }
             Err(error) => (unreadable(&message), Some(error.report())),
         };
         let entry = Entry {
@@ -335,39 +341,49 @@ fn unreadable(message: &Message) -> Event {
     let payload = json!({
         "content_type": message.content_type,
         "attributes": message.attributes,
-        "body": String::from_utf8_lossy(body).replace('\0', "\u{fffd}"),
+        "body": String::from_utf8_lossy(body),
     });
-    let fallback = || serde_json::value::RawValue::NULL.to_owned();
+    let text = payload.to_string().replace("\\u0000", "\\ufffd"); // no database keeps a NUL
+    let payload = serde_json::value::RawValue::from_string(text);
+    let mut key = message.origin.to_string();
+    key.truncate(key.floor_char_boundary(KEY_BYTES_MAX));
     Event {
         id: uuid::Uuid::now_v7(),
         event_type: UNREADABLE.to_owned(),
         source: String::new(),
         aggregate_type: "message".to_owned(),
-        aggregate_id: message.origin.to_string().chars().take(50).collect(),
-        payload: serde_json::value::to_raw_value(&payload).unwrap_or_else(|_never| fallback()),
+        aggregate_id: key,
+        payload: payload.unwrap_or_else(|_never| serde_json::value::RawValue::NULL.to_owned()),
         headers: crate::event::Headers::new(),
         occurred_at: clock::now(),
     }
 }
 
-/// Copies entries that were given up by a route that a broker feeds to where the broker's own tools look.
-pub(crate) async fn bury(broker: &dyn Broker, group: &str, dead: &[Parked]) -> Result<()> {
-    for row in dead {
+/// Copies of parked entries that were given up by a route that a broker feeds.
+pub(crate) fn letters(group: &str, dead: &[Parked]) -> Vec<Letter> {
+    let letter = |row: &Parked| {
         let mut entry = row.entry.clone();
-        let Some(origin) = entry.event.headers.remove(ORIGIN) else {
-            continue; // a replay: it never was on the broker
-        };
+        let origin = entry.event.headers.remove(ORIGIN)?; // without one it is a replay: it never was on the broker
         let envelope = Envelope::of(&entry);
-        let letter = Letter {
+        Some(Letter {
             group: group.to_owned(),
-            origin: origin.parse::<Origin>()?,
+            origin: origin.parse::<Origin>().ok()?,
             content_type: Some(JSON.to_owned()),
             attributes: envelope.attributes,
             body: envelope.data.get().as_bytes().to_vec(),
             error: row.error.clone().unwrap_or_default(),
             attempts: row.attempts,
-        };
-        broker.bury(&letter).await?;
+        })
+    };
+    dead.iter().filter_map(letter).collect()
+}
+
+/// Puts copies where the broker's own tools look. The letters that count are committed in the store already, so that a broker
+/// that will not take a copy holds up nobody.
+pub(crate) async fn bury(broker: &dyn Broker, letters: &[Letter]) {
+    for letter in letters {
+        if let Err(error) = broker.bury(letter).await {
+            tracing::warn!(group = %letter.group, origin = %letter.origin, error = error.report(), "no copy of a dead letter");
+        }
     }
-    Ok(())
 }

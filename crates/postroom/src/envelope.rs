@@ -28,7 +28,7 @@ pub const CLOUDEVENTS_BATCH_JSON: &str = "application/cloudevents-batch+json";
 const SOURCE: &str = "postroom";
 /// The attribute that holds, as JSON, those headers whose names CloudEvents does not allow.
 const HEADERS: &str = "headers";
-/// The header that keeps the id of an event that was not a UUID.
+/// The header that keeps the id of an event that did not come from us.
 const FOREIGN_ID: &str = "ceid";
 
 /// Where the attributes go.
@@ -188,6 +188,7 @@ impl Envelope {
         let mut take = |name: &str| self.attributes.remove(name).filter(|value| !value.is_empty());
         let (id, source) = (take("id").unwrap_or_default(), take("source").unwrap_or_default());
         let event_type = take("type").unwrap_or_default();
+        let is_ours = take("sequence").is_some(); // then the id is unique whatever the source
         let subject = take("subject");
         let time = take("time");
         let aggregate_type = take("aggregatetype").unwrap_or_else(|| domain(&event_type).to_owned());
@@ -198,12 +199,12 @@ impl Envelope {
             }
             None => Headers::new(),
         };
-        for ours in ["specversion", "datacontenttype", "sequence"] {
+        for ours in ["specversion", "datacontenttype"] {
             self.attributes.remove(ours);
         }
         headers.extend(self.attributes);
         let event = Event {
-            id: event_id(&source, &id),
+            id: if is_ours { Uuid::parse_str(&id).ok() } else { None }.unwrap_or_else(|| foreign_id(&source, &id)),
             aggregate_id: aggregate_id.unwrap_or_else(|| id.clone()),
             event_type,
             aggregate_type,
@@ -230,12 +231,9 @@ pub(crate) fn domain(event_type: &str) -> &str {
     segments.next().unwrap_or(first)
 }
 
-/// CloudEvents are one when source and id are equal; an id that is not a UUID becomes one that depends on both.
-fn event_id(source: &str, id: &str) -> Uuid {
-    Uuid::parse_str(id).unwrap_or_else(|_foreign| {
-        let name = format!("{source}\n{id}");
-        Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes())
-    })
+/// CloudEvents are one when source and id are equal: an id that depends on both.
+fn foreign_id(source: &str, id: &str) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("{source}\n{id}").as_bytes())
 }
 
 fn read_time(text: &str) -> Result<OffsetDateTime> {
@@ -364,6 +362,16 @@ mod tests {
         let mut elsewhere = Envelope::from_structured(document).unwrap();
         elsewhere.attributes.insert("source".to_owned(), "/other".to_owned());
         assert_ne!(elsewhere.into_event().unwrap().id, event.id);
+        let of = |source: &str| {
+            let id = "0190f5fe-7c00-7a00-8000-000000000001";
+            let document = format!(r#"{{"specversion":"1.0","id":"{id}","source":"{source}","type":"t"}}"#);
+            Envelope::from_structured(document.as_bytes())
+                .unwrap()
+                .into_event()
+                .unwrap()
+                .id
+        };
+        assert_ne!(of("/billing"), of("/shipping"), "a UUID is no better than another id");
     }
 
     #[test]

@@ -74,15 +74,25 @@ enum Turn {
 impl Line {
     /// Works the shard whenever the lease is ours, until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
-        let awaits = Arc::clone(&self.route);
-        let all_joined = |joined: &HashSet<String>| awaits.awaits.iter().all(|group| joined.contains(group));
-        stop.run_until_cancelled(self.joined.wait_for(all_joined)).await;
+        self.until_joined(&stop).await;
         while let Some(epoch) = self.leased(&stop).await {
             tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
             self.hold(epoch, &stop).await;
             self.vitals.left(&self.name);
         }
         Ok(())
+    }
+
+    /// Waits until the groups that this route awaits have joined.
+    async fn until_joined(&mut self, stop: &CancellationToken) {
+        let route = Arc::clone(&self.route);
+        let is_missing = |joined: &HashSet<String>| route.awaits.iter().any(|group| !joined.contains(group));
+        if is_missing(&self.joined.borrow()) {
+            let reason = format!("waits for {} to join", route.awaits.join(", "));
+            self.vitals.behind(&self.name, Some(&reason));
+            stop.run_until_cancelled(self.joined.wait_for(|joined| !is_missing(joined)))
+                .await;
+        }
     }
 
     /// Waits for the lease; `None` when it is time to stop.
@@ -348,9 +358,10 @@ impl Line {
 
     async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
-        if let Source::Broker(broker, _) = &self.route.from {
-            consumer::bury(&**broker, &self.route.name, &settlement.dead).await?;
-        }
+        let letters = match &self.route.from {
+            Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
+            Source::Outbox => Vec::new(),
+        };
         let lease = (work.epoch, self.route.ordering);
         let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
@@ -368,6 +379,9 @@ impl Line {
         }
         if gone > 0 {
             self.vitals.moved(&self.name, delivered);
+        }
+        if let Source::Broker { broker, .. } = &self.route.from {
+            consumer::bury(&**broker, &letters).await;
         }
         Ok(())
     }

@@ -191,7 +191,7 @@ impl Relay {
                 let mut others = self
                     .routes
                     .iter()
-                    .filter(|other| matches!(other.from, Source::Broker(..)));
+                    .filter(|other| matches!(other.from, Source::Broker { .. }));
                 others.any(|other| other.name == *name)
             };
             if let Some(nobody) = route.awaits.iter().find(|name| !is_consumer(name)) {
@@ -200,7 +200,7 @@ impl Relay {
                     route.name
                 )));
             }
-            if let Source::Broker(_, topics) = &route.from {
+            if let Source::Broker { topics, .. } = &route.from {
                 check_consumer(route, topics)?;
             }
             if route.shards == 0 || route.shards > 1024 {

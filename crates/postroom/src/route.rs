@@ -56,10 +56,14 @@ impl Route {
         }
     }
 
-    /// Whether this shard of the route delivers the entry when it meets it in the log. A route that a broker feeds only
-    /// follows the log, so that it holds back no retention.
+    /// Whether this shard of the route delivers the entry when it meets it in the log. A route that a broker feeds follows
+    /// the log all the same: it delivers what the broker does not bring, and holds back no retention.
     pub(crate) fn reads(&self, shard: u32, entry: &Entry) -> bool {
-        matches!(self.from, Source::Outbox) && self.takes(shard, entry)
+        let is_brought = match &self.from {
+            Source::Outbox => false,
+            Source::Broker { brings, .. } => brings.matches(&entry.event.event_type),
+        };
+        !is_brought && self.takes(shard, entry)
     }
 
     /// Whether this shard of the route delivers the entry.
@@ -75,8 +79,15 @@ pub enum Source {
     /// The log.
     #[default]
     Outbox,
-    /// These topics of a broker; only what failed is kept in the store, to be retried from there.
-    Broker(Arc<dyn Broker>, Vec<String>),
+    /// A broker; only what failed is kept in the store, to be retried from there.
+    Broker {
+        /// Which.
+        broker: Arc<dyn Broker>,
+        /// The topics to read.
+        topics: Vec<String>,
+        /// The event types that are published there. Others are read from the log.
+        brings: Filter,
+    },
 }
 
 /// Where a route leads.

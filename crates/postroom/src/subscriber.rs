@@ -184,10 +184,11 @@ impl Subscriber {
         }
     }
 
-    /// The route that feeds it from topics of a broker. A group has one shard: the broker shares out its work.
-    pub fn fed_by(self, broker: std::sync::Arc<dyn Broker>, topics: Vec<String>) -> Route {
+    /// The route that feeds it from topics of a broker, to which what `brings` matches is published; the rest comes from the
+    /// log. A group has one shard: the broker shares out its work.
+    pub fn fed_by(self, broker: std::sync::Arc<dyn Broker>, topics: Vec<String>, brings: Filter) -> Route {
         Route {
-            from: Source::Broker(broker, topics),
+            from: Source::Broker { broker, topics, brings },
             shards: 1,
             ..self.into_route()
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use postroom::{Broker, Filter, Mode, Prefixed, Relay, Route, To, Topic};
+use postroom::{Broker, Filter, Mode, Prefixed, Relay, Route, Start, Subscriber, To, Topic};
 use postroom_host::Module;
 use postroom_kafka::{Kafka, TopicSpec};
 use postroom_rabbitmq::RabbitMq;
@@ -186,8 +186,8 @@ fn connect(kind: BrokerKind, url: &BrokerUrl) -> Result<Arc<dyn Broker>> {
     })
 }
 
-/// Joins modules to a relay whose subscribers are fed by a broker: what any of them listens to is published there by one
-/// route, and each reads the topics of the event types it matches.
+/// Joins modules to a relay whose subscribers are fed by a broker: the declared event types that any of them listens to are
+/// published there by one route, and each reads their topics. Other events come from the log.
 pub(crate) fn join_through(
     mut relay: Relay,
     modules: Vec<&mut Module>,
@@ -195,25 +195,26 @@ pub(crate) fn join_through(
     (kind, broker): (BrokerKind, &Arc<dyn Broker>),
 ) -> Relay {
     let topic = Topic::default();
-    let mut wanted: Option<Filter> = None;
-    let mut groups = Vec::new();
+    let subscribers = || modules.iter().flat_map(|module| &module.subscribers);
+    let wanted = |event_type: &&&str| subscribers().any(|subscriber| subscriber.filter.matches(event_type));
+    let brings = Filter::any_of(event_types.iter().filter(wanted).copied());
+    let is_fed = |subscriber: &&Subscriber| !topics(&topic, &subscriber.filter, event_types).is_empty();
+    let groups: Vec<String> = subscribers()
+        .filter(is_fed)
+        .map(|subscriber| subscriber.group.clone())
+        .collect();
+    let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
     for module in modules {
-        for subscriber in &module.subscribers {
-            groups.push(subscriber.group.clone());
-            wanted = Some(match wanted {
-                None => subscriber.filter.clone(),
-                Some(filter) => filter.or(&subscriber.filter),
-            });
-        }
-        relay = module.join_through(relay, broker, |filter| topics(&topic, filter, event_types));
+        relay = module.join_through(relay, (broker, &brings), |filter| topics(&topic, filter, event_types));
     }
-    let Some(filter) = wanted else {
+    if groups.is_empty() {
         return relay;
-    };
+    }
     let publisher = broker.publisher(topic, Mode::default());
     relay.route(Route {
-        filter,
+        filter: brings,
         awaits: groups,
+        start: if from_head { Start::Head } else { Start::Beginning },
         ..Route::new(format!("to-{kind}"), To::Destination(publisher))
     })
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::{
-    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Handler, Inspect, Job, Outbox, Relay, Result, Retry,
-    Route, Subscriber, table,
+    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Inspect, Job, Outbox, Relay, Result,
+    Retry, Route, Subscriber, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,7 @@ impl Posts {
         self.groups.push(subscriber.group.clone());
         let route = match &self.feed {
             None => subscriber.into_route(),
-            Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()]),
+            Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()], Filter::all()),
         };
         self.route(route)
     }

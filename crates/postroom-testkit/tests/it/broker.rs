@@ -1,11 +1,15 @@
 //! The suites of brokers and destinations on the broker in memory, and on twins that must fail them.
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::time::Duration;
 
-use postroom_testkit::broker_suite::{self, Published};
+use postroom::{DatabaseTransaction, Event, Filter, Relay, Result, Subscriber, dead};
+use postroom_testkit::broker_suite::{self, Published, Site as _};
 use postroom_testkit::feed::Feed;
 use postroom_testkit::memory_broker::{Flaw, MemoryBroker};
-use postroom_testkit::{Fresh, destination_suite, fresh};
+use postroom_testkit::{Fresh, destination_suite, fresh, relay_suite};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::failure;
 
@@ -47,4 +51,54 @@ mod fed {
 pub(crate) async fn fed() -> Fresh {
     let feed = Feed::on(&mut MemoryBroker::default()).await;
     fresh::sqlite().await.fed_by(feed)
+}
+
+/// The dead letter that counts is the one in the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_takes_no_copies_holds_up_nobody() {
+    let feed = Feed::on(&mut MemoryBroker::with(Flaw::Unburied)).await;
+    let fresh = fresh::sqlite().await.fed_by(feed);
+    relay_suite::fail::a_dead_letter_lets_its_key_go_on(fresh).await;
+    let feed = Feed::on(&mut MemoryBroker::with(Flaw::Unburied)).await;
+    let fresh = fresh::sqlite().await.fed_by(feed);
+    relay_suite::fail::an_invalid_event_is_a_dead_letter_at_once(fresh).await;
+}
+
+async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+    Ok(())
+}
+
+/// Bytes that are no event, with what no database keeps, become a dead letter that shows them, and the topic moves on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_event_becomes_a_dead_letter() {
+    let fresh = fresh::postgres().await;
+    let mut broker = MemoryBroker::default();
+    broker.put("t", "odd\0kind", b"not \0 json \xff").await;
+    broker.put("t", "application/json", b"{}").await;
+    let subscriber = Subscriber::new("s", "**", nothing);
+    let route = subscriber.fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
+    let stop = CancellationToken::new();
+    let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
+    let watch = async {
+        let letters = async || {
+            dead::list(fresh.db(), &dead::Selection::default(), None, 10)
+                .await
+                .unwrap()
+        };
+        while letters().await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        stop.cancel();
+        letters().await
+    };
+    let (ended, letters) = tokio::join!(relay, tokio::time::timeout(Duration::from_secs(30), watch));
+    ended.unwrap();
+    let first = letters.unwrap().pop().unwrap();
+    assert_eq!(first.entry.event.event_type, "postroom.unreadable.v1");
+    let shown = first.entry.event.payload.get();
+    assert!(
+        shown.contains("not \u{fffd} json") && shown.contains("odd\u{fffd}kind"),
+        "{shown}"
+    );
+    assert_eq!(broker.buried("t").await.len(), 2);
 }
