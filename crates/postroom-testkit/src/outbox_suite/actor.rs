@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Entry, Event, Inspect, Position, table};
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, StatementBuilder};
 use serde_json::value::to_raw_value;
 use tokio::time::{Instant, sleep};
 
@@ -35,6 +35,13 @@ pub(super) fn label(entry: &Entry) -> String {
 
 pub(super) async fn begin(db: &DatabaseConnection) -> DatabaseTransaction {
     table::begin(db).await.unwrap()
+}
+
+/// Changes something and returns when that is committed: behind a pooler a statement alone may commit after it returns.
+pub(super) async fn change(db: &DatabaseConnection, statement: &impl StatementBuilder) {
+    let tx = begin(db).await;
+    tx.execute(statement).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 /// Emits labels of one key, in this order, in somebody's transaction.

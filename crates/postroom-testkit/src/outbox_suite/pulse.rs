@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use postroom::table::{Table, named};
 use postroom::{Position, clock};
-use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query};
 
-use super::actor::{Reader, begin, commit, event, fill, until};
+use super::actor::{Reader, begin, change, commit, event, fill, until};
 use crate::Fresh;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -72,7 +71,7 @@ pub async fn a_signal_shows_in_the_pulse(fresh: Fresh) {
     update
         .table(named(fresh.db(), Table::Signal))
         .value(version(), Expr::col(version()).add(1));
-    fresh.db().execute(&update).await.unwrap();
+    change(fresh.db(), &update).await;
     assert_eq!(fresh.pulse().await.unwrap().signal, before + 1);
 }
 

@@ -11,7 +11,7 @@ use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, OnConflict, Order, Query};
 use tokio::time::{Instant, timeout};
 
-use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, commit, fill, label};
+use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, change, commit, fill, label};
 use crate::Fresh;
 
 const AT_ONCE: Prune = Prune {
@@ -32,7 +32,7 @@ async fn settle(store: &dyn Inspect, route: &str, position: Position) {
                 .update_column(Alias::new("position"))
                 .to_owned(),
         );
-    store.db().execute(&insert).await.unwrap();
+    change(store.db(), &insert).await;
 }
 
 /// Prunes until `count` are gone. Some stores can take the newest only after later ones have come, so a reader moves on.
@@ -83,7 +83,7 @@ async fn remove(fresh: &Fresh, route: &str) {
     delete
         .from_table(named(fresh.db(), Table::Cursor))
         .and_where(Expr::col(Alias::new("route")).eq(route));
-    fresh.db().execute(&delete).await.unwrap();
+    change(fresh.db(), &delete).await;
 }
 
 /// What is younger than asked for stays, although everybody has passed it.

@@ -108,9 +108,11 @@ impl Office {
         ids
     }
 
-    /// Runs one statement.
+    /// Runs one statement and returns when it is committed.
     pub(crate) async fn execute(&self, sql: &str) {
-        self.fresh.db().execute_unprepared(sql).await.expect("execute");
+        let tx = table::begin(self.fresh.db()).await.expect("begin");
+        tx.execute_unprepared(sql).await.expect("execute");
+        tx.commit().await.expect("commit");
     }
 
     /// The effects of a subscriber, in the order they were committed.
