@@ -26,6 +26,8 @@ create table postroom.outbox_parked (
 create index outbox_parked_due on postroom.outbox_parked (route, shard, state, next_at);
 -- What stands behind a failed entry on its key, in order.
 create index outbox_parked_key on postroom.outbox_parked (route, shard, aggregate_type, aggregate_id, id);
+-- Where an event waits.
+create index outbox_parked_event on postroom.outbox_parked (event_id);
 
 create table postroom.outbox_failed (
     dead_id bigint generated always as identity primary key,
@@ -53,6 +55,7 @@ create table postroom.outbox_failed (
 );
 
 create index outbox_failed_state on postroom.outbox_failed (state, dead_at);
+create index outbox_failed_event on postroom.outbox_failed (event_id);
 
 create table postroom.event_handled (
     idempotency_key text primary key,

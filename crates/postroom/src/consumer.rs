@@ -9,6 +9,7 @@ use sea_orm::DatabaseTransaction;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::backoff::Backoff;
 use crate::broker::{Broker, Letter, Mark, Message, Origin, Subscription};
@@ -20,6 +21,7 @@ use crate::envelope::{Envelope, JSON};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, KEY_BYTES_MAX};
 use crate::judge::{Judge, Settlement};
+use crate::kept;
 use crate::outbox::{Entry, Outbox, Pulse};
 use crate::parked::{self, Parked};
 use crate::pulse::Heart;
@@ -39,7 +41,7 @@ const NUMBERS: i64 = 1 << 52;
 /// The header that keeps where a parked message came from.
 const ORIGIN: &str = "postroomorigin";
 /// The type under which a message is kept that is no event.
-const UNREADABLE: &str = "postroom.unreadable.v1";
+pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
 /// How much of an unreadable message is kept.
 const UNREADABLE_BYTES_MAX: usize = 100_000;
 
@@ -54,6 +56,8 @@ pub(crate) struct Consumer {
     pulse: watch::Receiver<Pulse>,
     vitals: Arc<Vitals>,
     joined: Joined,
+    /// The signal after which the group was last seen open.
+    open_since: Option<i64>,
 }
 
 /// The groups of a relay that have joined their broker once; who awaits them hears of it.
@@ -90,6 +94,7 @@ impl Consumer {
             pulse: heart.subscribe(),
             vitals: Arc::clone(vitals),
             joined: Arc::clone(joined),
+            open_since: None,
         })
     }
 
@@ -140,14 +145,20 @@ impl Consumer {
         Ok(())
     }
 
-    /// Waits while the group is paused or has too much parked; `false` when it is time to stop.
+    /// Waits while the group is paused or has too much parked; `false` when it is time to stop. Whoever pauses or parks raises
+    /// the signal, so that only then there is something to ask.
     async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
         while !stop.is_cancelled() {
+            let signal = Some(self.pulse.borrow().signal);
+            if signal == self.open_since {
+                return Ok(true);
+            }
             let tx = table::look(self.outbox.db()).await?;
             let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
             let parked = parked::count(&tx, &self.shard()).await?;
             tx.commit().await?;
             if !is_paused && parked < PARKED_MAX {
+                self.open_since = signal;
                 return Ok(true);
             }
             self.look_again(stop).await;
@@ -199,7 +210,7 @@ impl Consumer {
     /// to wait.
     async fn turn(&self, items: &[Item]) -> Result<usize> {
         let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
-        let lanes = self.lanes(&entries).await?;
+        let lanes = parked::lanes_of(self.outbox.db(), &self.shard(), self.route.ordering, &entries).await?;
         let send: Vec<&Entry> = items
             .iter()
             .filter(|item| self.is_sent(item, &lanes))
@@ -221,21 +232,13 @@ impl Consumer {
         if settled == 0 {
             return Ok(0);
         }
-        let letters = self.letters(items, &settlement.dead);
-        self.settle(&tx, items, settlement).await?;
+        let dead = self.settle(&tx, items, settlement).await?;
         tx.commit()
             .await
             .map_err(|source| Error::db("commit what was consumed", source))?;
         self.vitals.moved(&self.name(), delivered);
-        bury(&*self.broker, &letters).await;
+        bury(&*self.broker, &self.letters(items, &dead)).await;
         Ok(settled)
-    }
-
-    async fn lanes(&self, entries: &[&Entry]) -> Result<Lanes> {
-        let tx = table::look(self.outbox.db()).await?;
-        let lanes = parked::lanes_of(&tx, &self.shard(), self.route.ordering, entries).await?;
-        tx.commit().await?;
-        Ok(lanes)
     }
 
     /// Whether the handler gets it now: an event for this subscriber with nothing parked before it.
@@ -266,16 +269,38 @@ impl Consumer {
         judged
     }
 
-    /// Writes down what failed, numbered so that it meets nothing else and in the order it came.
-    async fn settle(&self, tx: &DatabaseTransaction, items: &[Item], settlement: Settlement) -> Result<()> {
-        if settlement.park.is_empty() && settlement.dead.is_empty() {
-            return Ok(());
-        }
+    /// Writes down what was delivered and what failed, unless it is kept already from an earlier time; answers what is newly
+    /// given up.
+    async fn settle(
+        &self,
+        tx: &DatabaseTransaction,
+        items: &[Item],
+        mut settlement: Settlement,
+    ) -> Result<Vec<Parked>> {
         let shard = self.shard();
+        if settlement.park.is_empty() && settlement.dead.is_empty() {
+            cursor::count(tx, &shard, settlement.delivered).await?;
+            return Ok(Vec::new());
+        }
         cursor::lock(tx, &shard.route).await?; // what operators and the line do to parked rows comes before or after
+        let failed = settlement.park.iter().chain(&settlement.dead);
+        let events: Vec<Uuid> = failed.map(|row| row.entry.event.id).collect();
+        let kept = kept::among(tx, &shard.route, &events).await?;
+        for rows in [&mut settlement.park, &mut settlement.dead] {
+            let mut seen = kept.clone();
+            rows.retain(|row| seen.insert(row.entry.event.id));
+        }
+        cursor::count(tx, &shard, settlement.delivered).await?;
+        self.keep(tx, items, &settlement).await?;
+        Ok(settlement.dead)
+    }
+
+    /// Parks and gives up, numbered so that nothing else is met and in the order it came.
+    async fn keep(&self, tx: &DatabaseTransaction, items: &[Item], settlement: &Settlement) -> Result<()> {
+        let shard = self.shard();
         let base = NUMBERS + cursor::signal_numbered(tx, items.len()).await?;
         let first = items.first().map_or(0, |item| item.entry.id);
-        let numbered = |row: Parked| {
+        let numbered = |row: &Parked| {
             let at = row.entry.id - first;
             let item = usize::try_from(at).ok().and_then(|at| items.get(at));
             let origin = item.map_or_else(String::new, |item| item.message.origin.to_string());
@@ -285,10 +310,10 @@ impl Consumer {
                 event,
                 ..row.entry
             };
-            Parked { entry, ..row }
+            Parked { entry, ..row.clone() }
         };
-        let park: Vec<Parked> = settlement.park.into_iter().map(numbered).collect();
-        let dead: Vec<Parked> = settlement.dead.into_iter().map(numbered).collect();
+        let park: Vec<Parked> = settlement.park.iter().map(numbered).collect();
+        let dead: Vec<Parked> = settlement.dead.iter().map(numbered).collect();
         parked::insert(tx, &shard, "broker", &park).await?;
         dead::insert(tx, &shard, &dead).await
     }
@@ -347,8 +372,9 @@ fn unreadable(message: &Message) -> Event {
     let payload = serde_json::value::RawValue::from_string(text);
     let mut key = message.origin.to_string();
     key.truncate(key.floor_char_boundary(KEY_BYTES_MAX));
+    let again = [key.as_bytes(), &message.body].concat(); // brought again, it is the same one
     Event {
-        id: uuid::Uuid::now_v7(),
+        id: Uuid::new_v5(&Uuid::NAMESPACE_URL, &again),
         event_type: UNREADABLE.to_owned(),
         source: String::new(),
         aggregate_type: "message".to_owned(),

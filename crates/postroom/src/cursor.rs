@@ -244,10 +244,7 @@ pub(crate) async fn advance(
         .table(table::named(tx, Table::Cursor))
         .value("position", position.to_string())
         .value("settled_at", db_now(backend))
-        .value(
-            "delivered",
-            Expr::col("delivered").add(i64::try_from(delivered).unwrap_or(i64::MAX)),
-        )
+        .value("delivered", plus(delivered))
         .and_where(at(shard))
         .and_where(Expr::col("epoch").eq(epoch));
     let moved = tx
@@ -258,6 +255,23 @@ pub(crate) async fn advance(
         return Err(deposed(shard));
     }
     Ok(())
+}
+
+/// Counts what a route that a broker feeds has delivered: its progress is the broker's to keep.
+pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard, delivered: u64) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Cursor))
+        .value("delivered", plus(delivered))
+        .and_where(at(shard));
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("count what was delivered", source))?;
+    Ok(())
+}
+
+fn plus(delivered: u64) -> Expr {
+    Expr::col("delivered").add(i64::try_from(delivered).unwrap_or(i64::MAX))
 }
 
 /// Locks a shard's row, if the lease is still ours.

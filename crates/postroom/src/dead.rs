@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 
 use crate::audit;
 use crate::clock::{db_now, read_stamp, stamp};
+use crate::consumer::UNREADABLE;
 use crate::cursor::{self, Shard, number};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::Entry;
@@ -155,7 +156,7 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
     let (mut decided, mut after) = (0, 0);
     loop {
         let tx = table::begin_own(db).await?;
-        let letters = undecided(&tx, which, after).await?;
+        let letters = undecided(&tx, which, after, decision).await?;
         if letters.is_empty() {
             tx.rollback().await?;
             break;
@@ -172,7 +173,8 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
         return Err(Error::new(
             ErrorKind::NotFound,
             format!(
-                "no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do",
+                "no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do. A message that is \
+                 no event cannot be retried: let its producer send it again, and discard it",
                 which.dead_ids
             ),
         ));
@@ -180,8 +182,14 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
     Ok(decided)
 }
 
-/// The next letters to decide, read after their routes are locked: two operators never decide the same one.
-async fn undecided(tx: &DatabaseTransaction, which: &Selection, after: i64) -> Result<Vec<DeadLetter>> {
+/// The next letters to decide, read after their routes are locked: two operators never decide the same one. No handler can
+/// take what is no event, so that is not retried.
+async fn undecided(
+    tx: &DatabaseTransaction,
+    which: &Selection,
+    after: i64,
+    decision: &Decision,
+) -> Result<Vec<DeadLetter>> {
     let which = Selection {
         state: Some("dead"),
         ..which.clone()
@@ -191,6 +199,9 @@ async fn undecided(tx: &DatabaseTransaction, which: &Selection, after: i64) -> R
         .and_where(Expr::col("dead_id").gt(after))
         .order_by("dead_id", Order::Asc)
         .limit(BATCH);
+    if matches!(decision, Decision::Retry) {
+        select.and_where(Expr::col("event_type").ne(UNREADABLE));
+    }
     let routes: HashSet<String> = read_rows(tx, &select)
         .await?
         .into_iter()

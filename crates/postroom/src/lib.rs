@@ -25,6 +25,7 @@ pub mod inspect;
 mod job;
 mod judge;
 mod keeper;
+mod kept;
 mod line;
 pub mod migration;
 pub mod nudge;

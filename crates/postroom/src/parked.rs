@@ -115,7 +115,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str
 }
 
 /// Which lanes of a shard stand still.
-pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ordering) -> Result<Lanes> {
+pub(crate) async fn lanes(db: &impl ConnectionTrait, shard: &Shard, ordering: Ordering) -> Result<Lanes> {
     // Where each entry is its own lane, no later one can meet it.
     if ordering == Ordering::None {
         return Ok(Lanes::new());
@@ -124,12 +124,12 @@ pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ord
     select
         .distinct()
         .columns(["aggregate_type", "aggregate_id"])
-        .from(table::named(tx, Table::Parked))
+        .from(table::named(db, Table::Parked))
         .and_where(of(shard));
     if ordering == Ordering::Strict {
         select.limit(1);
     }
-    let rows = tx
+    let rows = db
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read which keys are parked", source))?;
@@ -143,23 +143,23 @@ pub(crate) async fn lanes(tx: &DatabaseTransaction, shard: &Shard, ordering: Ord
 
 /// Which lanes of these entries stand still.
 pub(crate) async fn lanes_of(
-    tx: &DatabaseTransaction,
+    db: &impl ConnectionTrait,
     shard: &Shard,
     ordering: Ordering,
     entries: &[&Entry],
 ) -> Result<Lanes> {
     if ordering != Ordering::Key {
-        return lanes(tx, shard, ordering).await;
+        return lanes(db, shard, ordering).await;
     }
     let keys: HashSet<Key> = entries.iter().map(|entry| entry.event.key()).collect();
     let mut select = Query::select();
     select
         .distinct()
         .columns(["aggregate_type", "aggregate_id"])
-        .from(table::named(tx, Table::Parked))
+        .from(table::named(db, Table::Parked))
         .and_where(of(shard))
         .and_where(among(keys));
-    let rows = tx
+    let rows = db
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read which keys are parked", source))?;

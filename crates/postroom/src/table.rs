@@ -253,7 +253,7 @@ pub(crate) fn uuid_value(backend: DbBackend, id: Uuid) -> Expr {
     }
 }
 
-fn read_uuid(row: &QueryResult, backend: DbBackend, column: &str) -> Result<Uuid> {
+pub(crate) fn read_uuid(row: &QueryResult, backend: DbBackend, column: &str) -> Result<Uuid> {
     if backend == DbBackend::Postgres {
         return Ok(row.try_get("", column)?);
     }

@@ -9,6 +9,7 @@
 )]
 
 mod broker;
+mod consumed;
 mod failure;
 mod fault;
 mod guide;
