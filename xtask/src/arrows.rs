@@ -9,10 +9,10 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom" | "xtask" => false,
         // The binary wires everything together.
         "postroomd" => other != "xtask",
-        // The proof runs on every store.
-        "postroom-testkit" => other == "postroom" || is_store,
+        // The proof runs on every store, and puts modules on a stage.
+        "postroom-testkit" => matches!(other, "postroom" | "postroom-host") || is_store,
         // A module is hosted; somebody's own service brings its store.
-        "hello" => matches!(other, "postroom" | "postroom-host"),
+        "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" => other == "postroom" || is_store,
         _ => other == "postroom",
     }

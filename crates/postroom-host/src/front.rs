@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 use axum::Json;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
-use postroom::LineVitals;
+use postroom::{EventType, LineVitals};
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::module::EventType;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:3rem auto;max-width:46rem;padding:0 1rem;\
     color-scheme:light dark}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem 1rem .2rem 0;\

@@ -9,12 +9,14 @@ mod events;
 mod front;
 mod health;
 mod host;
+mod join;
 mod module;
 mod problem;
 mod server;
 
 pub use body::Body;
 pub use host::Host;
-pub use module::{EventType, Module};
+pub use join::{Topics, join_through};
+pub use module::Module;
 pub use problem::Problem;
 pub use server::Server;

@@ -1,9 +1,8 @@
 //! A module: what an application or a product feature brings to a host.
 
-use std::sync::Arc;
-
 use axum::Router;
-use postroom::{Broker, DomainEvent, Filter, Inspect, Job, Migration, Relay, Result, Subscriber, migration};
+use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Relay, Result, Subscriber, Topic, migration};
+use schemars::JsonSchema;
 
 use crate::host::Host;
 
@@ -11,7 +10,7 @@ use crate::host::Host;
 ///
 /// ```
 /// # mod http { pub(crate) fn routes() -> axum::Router<postroom_host::Host> { axum::Router::new() } }
-/// # #[derive(serde::Serialize)]
+/// # #[derive(serde::Serialize, schemars::JsonSchema)]
 /// # struct OrderPaid { order_id: String }
 /// # impl postroom::DomainEvent for OrderPaid {
 /// #     const TYPE: &'static str = "shop.order.paid.v1";
@@ -36,31 +35,14 @@ pub struct Module {
     pub tables: Vec<Migration>,
     /// The events it emits.
     pub events: Vec<EventType>,
+    /// Where they belong on a broker.
+    pub topic: Topic,
     /// Who listens to what.
     pub subscribers: Vec<Subscriber>,
     /// Its HTTP routes, with their full paths.
     pub routes: Router<Host>,
     /// What it does now and then.
     pub jobs: Vec<Job>,
-}
-
-/// A type of event, as the catalogue knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct EventType {
-    /// Its name and version, for example `shop.order.paid.v1`.
-    pub name: &'static str,
-    /// The kind of thing it happens to.
-    pub aggregate_type: &'static str,
-}
-
-impl EventType {
-    /// The type of a domain event.
-    pub fn of<E: DomainEvent>() -> Self {
-        Self {
-            name: E::TYPE,
-            aggregate_type: E::AGGREGATE_TYPE,
-        }
-    }
 }
 
 impl Module {
@@ -70,6 +52,7 @@ impl Module {
             name,
             tables: Vec::new(),
             events: Vec::new(),
+            topic: Topic::default(),
             subscribers: Vec::new(),
             routes: Router::new(),
             jobs: Vec::new(),
@@ -85,8 +68,15 @@ impl Module {
 
     /// Adds an event that the module emits.
     #[must_use]
-    pub fn event<E: DomainEvent>(mut self) -> Self {
+    pub fn event<E: DomainEvent + JsonSchema>(mut self) -> Self {
         self.events.push(EventType::of::<E>());
+        self
+    }
+
+    /// Says where its events belong on a broker, if not in `{domain}-events`.
+    #[must_use]
+    pub fn topic(mut self, topic: Topic) -> Self {
+        self.topic = topic;
         self
     }
 
@@ -120,23 +110,5 @@ impl Module {
     pub fn join(&mut self, relay: Relay) -> Relay {
         let relay = self.subscribers.drain(..).fold(relay, Relay::subscriber);
         self.jobs.drain(..).fold(relay, Relay::job)
-    }
-
-    /// Like [`Module::join`], with subscribers that are fed by a broker, to which `brings` is published; `topics` says where
-    /// events of a filter are found there. A subscriber that finds none is fed from the outbox.
-    pub fn join_through(
-        &mut self,
-        relay: Relay,
-        (broker, brings): (&Arc<dyn Broker>, &Filter),
-        topics: impl Fn(&Filter) -> Vec<String>,
-    ) -> Relay {
-        let relay = self
-            .subscribers
-            .drain(..)
-            .fold(relay, |relay, subscriber| match topics(&subscriber.filter) {
-                none if none.is_empty() => relay.subscriber(subscriber),
-                topics => relay.route(subscriber.fed_by(Arc::clone(broker), topics, brings.clone())),
-            });
-        self.join(relay)
     }
 }

@@ -19,6 +19,7 @@ pub mod receiver;
 pub mod redis_server;
 pub mod relay_suite;
 pub mod server;
+pub mod stage;
 pub mod twin;
 pub mod verify;
 pub mod workload;

@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use postroom::{Broker, Filter, Mode, Prefixed, Relay, Route, Start, Subscriber, To, Topic};
-use postroom_host::Module;
+use postroom::{Broker, Prefixed};
 use postroom_kafka::{Kafka, TopicSpec};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
@@ -26,7 +25,7 @@ impl BrokerKind {
     /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Kafka, Self::RabbitMq, Self::Redis];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kafka => "kafka",
             Self::RabbitMq => "rabbitmq",
@@ -186,48 +185,6 @@ fn connect(kind: BrokerKind, url: &BrokerUrl) -> Result<Arc<dyn Broker>> {
     })
 }
 
-/// Joins modules to a relay whose subscribers are fed by a broker: the declared event types that any of them listens to are
-/// published there by one route, and each reads their topics. Other events come from the log.
-pub(crate) fn join_through(
-    mut relay: Relay,
-    modules: Vec<&mut Module>,
-    event_types: &[&str],
-    (kind, broker): (BrokerKind, &Arc<dyn Broker>),
-) -> Relay {
-    let topic = Topic::default();
-    let subscribers = || modules.iter().flat_map(|module| &module.subscribers);
-    let wanted = |event_type: &&&str| subscribers().any(|subscriber| subscriber.filter.matches(event_type));
-    let brings = Filter::any_of(event_types.iter().filter(wanted).copied());
-    let is_fed = |subscriber: &&Subscriber| !topics(&topic, &subscriber.filter, event_types).is_empty();
-    let groups: Vec<String> = subscribers()
-        .filter(is_fed)
-        .map(|subscriber| subscriber.group.clone())
-        .collect();
-    let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
-    for module in modules {
-        relay = module.join_through(relay, (broker, &brings), |filter| topics(&topic, filter, event_types));
-    }
-    if groups.is_empty() {
-        return relay;
-    }
-    let publisher = broker.publisher(topic, Mode::default());
-    relay.route(Route {
-        filter: brings,
-        awaits: groups,
-        start: if from_head { Start::Head } else { Start::Beginning },
-        ..Route::new(format!("to-{kind}"), To::Destination(publisher))
-    })
-}
-
-/// The topics of those event types that match.
-pub(crate) fn topics(topic: &Topic, filter: &Filter, event_types: &[&str]) -> Vec<String> {
-    let matching = event_types.iter().filter(|event_type| filter.matches(event_type));
-    let mut topics: Vec<String> = matching.map(|event_type| topic.of(event_type)).collect();
-    topics.sort();
-    topics.dedup();
-    topics
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,14 +199,5 @@ mod tests {
         check(BrokerKind::Redis, "rediss://:p@ss@host/", "rediss://…@host/");
         assert!(BrokerUrl::parse(BrokerKind::Kafka, "amqp://a").is_err());
         assert!(BrokerUrl::parse(BrokerKind::Redis, "redis://").is_err());
-    }
-
-    #[test]
-    fn topics_follow_from_the_types_that_match() {
-        let types = ["shop.order.paid.v1", "shop.order.sent.v1", "shop.like.created.v1"];
-        let of = |pattern: &str| topics(&Topic::default(), &Filter::any_of([pattern]), &types);
-        assert_eq!(of("shop.order.**"), ["order-events"]);
-        assert_eq!(of("**"), ["like-events", "order-events"]);
-        assert!(of("other.**").is_empty());
     }
 }

@@ -5,6 +5,7 @@ mod route;
 mod section;
 mod value;
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::broker::{BrokerKind, BrokerUrl};
+use crate::module::BUILT_IN;
 use crate::store::StoreUrl;
 
 pub(crate) use route::{Destination, Route};
@@ -111,25 +113,38 @@ impl Brokers {
     }
 }
 
-/// `[modules]`
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Modules {
-    pub(crate) hello: Hello,
-}
+/// `[modules]`: what is said about each, by its name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Modules(pub(crate) BTreeMap<&'static str, ModuleSettings>);
 
-impl Modules {
-    /// The broker that feeds a module's subscribers, if one does.
-    pub(crate) fn broker(&self, module: &str) -> Option<BrokerKind> {
-        match module {
-            "hello" => self.hello.broker,
-            _ => None,
-        }
+impl Default for Modules {
+    fn default() -> Self {
+        Self(BUILT_IN.map(|(name, _)| (name, ModuleSettings::default())).into())
     }
 }
 
-/// `[modules.hello]`
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Hello {
+impl Modules {
+    /// What is said about a module.
+    pub(crate) fn get(&self, module: &str) -> ModuleSettings {
+        self.0.get(module).copied().unwrap_or_default()
+    }
+
+    /// Switches all of them on; those that are switched off too, if `all`.
+    pub(crate) fn switch_on(&mut self, all: bool) {
+        for settings in self.0.values_mut() {
+            settings.enabled = settings.enabled.filter(|_| !all).or(Some(true));
+        }
+    }
+
+    /// The broker that feeds a module's subscribers, if one does.
+    pub(crate) fn broker(&self, module: &str) -> Option<BrokerKind> {
+        self.get(module).broker
+    }
+}
+
+/// `[modules.hello]` and the like.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ModuleSettings {
     /// Absent: only on the built-in file, because its events and cursors do not belong into somebody's database.
     pub(crate) enabled: Option<bool>,
     /// Absent: its subscribers are fed straight from the outbox.
@@ -220,7 +235,7 @@ mod tests {
             .collect();
         let config = Config::read(&examples, none()).unwrap();
         assert_eq!(config.routes, [Route::new("everything", Destination::Log)]);
-        assert_eq!(config.modules.hello.enabled, Some(true));
+        assert_eq!(config.modules.get("hello").enabled, Some(true));
     }
 
     #[test]
@@ -241,7 +256,7 @@ mod tests {
             archive = "maybe"
             [modules.hello]
             enabled = 1
-            [modules.commerce]
+            [modules.shopping]
             broker = "kafka"
             [sever]
             listen = "127.0.0.1:1"
@@ -289,7 +304,7 @@ mod tests {
         assert!(config.retention.archive);
         assert_eq!(config.retention.outbox, DAY);
         assert_eq!(config.store.url.to_string(), "postgres://app@db/app");
-        assert_eq!(config.modules.hello.enabled, Some(false));
+        assert_eq!(config.modules.get("hello").enabled, Some(false));
         assert_eq!(config.routes, [Route::new("all", Destination::Null)]);
         let bad = environment(&[
             ("POSTROOM__RELAY__LEASE", "1"),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use postroom::{Inspect, Job, Relay, Vitals};
-use postroom_host::{Host, Module, Server};
+use postroom_host::{Host, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{self, BrokerKind, Brokers};
+use crate::broker::{BrokerKind, Brokers};
 use crate::config::Config;
 use crate::signal::Signals;
 
@@ -93,15 +93,12 @@ impl Daemon {
 
 /// Joins the modules to the relay: straight from the outbox, or through the broker that the configuration names.
 fn join(mut relay: Relay, modules: &mut [Module], config: &Config, brokers: &Brokers) -> Result<Relay> {
-    let events: Vec<&str> = modules
-        .iter()
-        .flat_map(|module| module.events.iter().map(|event| event.name))
-        .collect();
+    let topics = Topics::of(modules.iter());
     for kind in BrokerKind::ALL {
         let is_fed = |module: &&mut Module| config.modules.broker(module.name) == Some(kind);
         let fed: Vec<&mut Module> = modules.iter_mut().filter(is_fed).collect();
         if !fed.is_empty() {
-            relay = broker::join_through(relay, fed, &events, (kind, brokers.get(kind)?));
+            relay = join_through(relay, fed, &topics, (kind.name(), brokers.get(kind)?));
         }
     }
     Ok(modules.iter_mut().fold(relay, |relay, module| module.join(relay)))

@@ -1,12 +1,13 @@
 //! What happens in the shop, as others hear of it.
 
 use postroom::DomainEvent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Order;
 
 /// A customer placed an order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OrderPlaced {
     /// The order.
     pub order_id: String,
@@ -28,7 +29,7 @@ impl DomainEvent for OrderPlaced {
 }
 
 /// The till wrote a receipt; it belongs to the order, so it comes after it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiptWritten {
     /// The order.
     pub order_id: String,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use postroom::{Filter, Topic};
+use postroom::Filter;
 use postroom_host::Module;
 use postroom_kafka::{Difference, Kafka, Options, TopicSpec};
 use serde_json::json;
 
-use crate::broker::{self, BrokerKind};
+use crate::broker::BrokerKind;
 use crate::config::{Config, Destination};
 use crate::{module, output};
 
@@ -72,18 +72,12 @@ impl Wanted {
 
 /// The topics of every route that leads to Kafka and every module that is fed by it, with a place for dead letters each.
 fn names(config: &Config, modules: &[Module]) -> BTreeSet<String> {
-    let events: Vec<&str> = modules
-        .iter()
-        .flat_map(|module| module.events.iter().map(|event| event.name))
-        .collect();
+    let topics = postroom_host::Topics::of(modules);
     let mut names = BTreeSet::new();
     for route in &config.routes {
         if route.to == Destination::Broker(BrokerKind::Kafka) {
-            names.extend(broker::topics(
-                &route.topic,
-                &Filter::any_of(route.patterns.clone()),
-                &events,
-            ));
+            let filter = Filter::any_of(route.patterns.clone());
+            names.extend(topics.all_in(&route.topic).matching(&filter));
             names.extend(route.topic.fixed().map(str::to_owned));
         }
     }
@@ -91,7 +85,7 @@ fn names(config: &Config, modules: &[Module]) -> BTreeSet<String> {
         .iter()
         .filter(|module| config.modules.broker(module.name) == Some(BrokerKind::Kafka));
     for subscriber in fed.flat_map(|module| &module.subscribers) {
-        for topic in broker::topics(&Topic::default(), &subscriber.filter, &events) {
+        for topic in topics.matching(&subscriber.filter) {
             names.insert(format!("{topic}.DLT"));
             names.insert(topic);
         }

@@ -76,10 +76,10 @@ impl Up {
     fn apply(&self, config: &mut Config) {
         if let Some(folder) = &self.data {
             config.store.url = StoreUrl::in_folder(folder);
-            config.modules.hello.enabled.get_or_insert(true);
+            config.modules.switch_on(false);
         }
         if self.demo {
-            config.modules.hello.enabled = Some(true);
+            config.modules.switch_on(true);
         }
         config.server.listen = self.listen.unwrap_or(config.server.listen);
     }

@@ -6,10 +6,12 @@ use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Broker, Brokers, Config, Format, Hello, Log, Modules, Relay, Retention, Server, Store, Telemetry, route, value,
+    Broker, Brokers, Config, Format, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, route,
+    value,
 };
 
 use crate::broker::BrokerKind;
+use crate::module;
 
 const PREFIX: &str = "POSTROOM__";
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -58,11 +60,9 @@ fn read_root(root: &mut Section<'_>) -> Config {
                 .unwrap_or(Relay::default().lease),
         }),
         retention: root.section("retention", read_retention),
-        modules: root.section("modules", |modules| Modules {
-            hello: modules.section("hello", |section| Hello {
-                enabled: section.take("enabled", value::flag),
-                broker: section.take("broker", value::broker),
-            }),
+        modules: root.section("modules", |modules| {
+            let names = module::BUILT_IN.iter().map(|(name, _)| *name);
+            Modules(names.map(|name| (name, read_module(modules, name))).collect())
         }),
         brokers: root.section("brokers", |brokers| Brokers {
             kafka: read_broker(brokers, "kafka", BrokerKind::Kafka),
@@ -71,6 +71,13 @@ fn read_root(root: &mut Section<'_>) -> Config {
         }),
         routes: route::read_all(root),
     }
+}
+
+fn read_module(modules: &mut Section<'_>, name: &'static str) -> ModuleSettings {
+    modules.section(name, |section| ModuleSettings {
+        enabled: section.take("enabled", value::flag),
+        broker: section.take("broker", value::broker),
+    })
 }
 
 fn read_broker(brokers: &mut Section<'_>, key: &'static str, kind: BrokerKind) -> Broker {
@@ -90,8 +97,10 @@ fn check_brokers(root: &mut Section<'_>, config: &Config) {
             );
         }
     };
-    if let Some(kind) = config.modules.hello.broker {
-        missing("modules.hello.broker".to_owned(), kind);
+    for (name, settings) in &config.modules.0 {
+        if let Some(kind) = settings.broker {
+            missing(format!("modules.{name}.broker"), kind);
+        }
     }
     for (at, route) in config.routes.iter().enumerate() {
         if let route::Destination::Broker(kind) = &route.to {
