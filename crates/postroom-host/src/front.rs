@@ -84,7 +84,7 @@ fn html(front: &Front<'_>) -> String {
 }
 
 /// Route names come from a configuration and reasons from other systems.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

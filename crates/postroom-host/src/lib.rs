@@ -5,6 +5,7 @@
 //! an address or reads a configuration: the binary does.
 
 mod body;
+mod catalog;
 mod events;
 mod front;
 mod health;
@@ -15,6 +16,7 @@ mod problem;
 mod server;
 
 pub use body::Body;
+pub use catalog::{Catalogue, Listed, Lock, Verdict};
 pub use host::Host;
 pub use join::{Topics, join_through};
 pub use module::Module;

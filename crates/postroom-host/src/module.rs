@@ -1,7 +1,7 @@
 //! A module: what an application or a product feature brings to a host.
 
 use axum::Router;
-use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Relay, Result, Subscriber, Topic, migration};
+use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Subscriber, Topic, migration};
 use schemars::JsonSchema;
 
 use crate::host::Host;
@@ -35,6 +35,8 @@ pub struct Module {
     pub tables: Vec<Migration>,
     /// The events it emits.
     pub events: Vec<EventType>,
+    /// How they are named.
+    pub naming: Naming,
     /// Where they belong on a broker.
     pub topic: Topic,
     /// Who listens to what.
@@ -52,6 +54,7 @@ impl Module {
             name,
             tables: Vec::new(),
             events: Vec::new(),
+            naming: Naming::default(),
             topic: Topic::default(),
             subscribers: Vec::new(),
             routes: Router::new(),
@@ -70,6 +73,13 @@ impl Module {
     #[must_use]
     pub fn event<E: DomainEvent + JsonSchema>(mut self) -> Self {
         self.events.push(EventType::of::<E>());
+        self
+    }
+
+    /// Says how its events are named, if not `{company}.{domain}.{action}.v{version}`.
+    #[must_use]
+    pub fn naming(mut self, naming: Naming) -> Self {
+        self.naming = naming;
         self
     }
 

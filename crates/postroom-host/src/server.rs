@@ -4,18 +4,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use futures::FutureExt;
 use postroom::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::catalog::Catalogue;
 use crate::events;
 use crate::front::{self, Mounted};
 use crate::health;
@@ -34,6 +35,7 @@ pub struct Server {
     host: Host,
     routes: Router<Host>,
     mounted: Vec<Mounted>,
+    asyncapi: serde_json::Value,
 }
 
 impl Server {
@@ -43,7 +45,15 @@ impl Server {
             host,
             routes: Router::new(),
             mounted: Vec::new(),
+            asyncapi: Catalogue::default().asyncapi(),
         }
+    }
+
+    /// Shows this catalogue at `/asyncapi.json`.
+    #[must_use]
+    pub fn catalogue(mut self, catalogue: &Catalogue) -> Self {
+        self.asyncapi = catalogue.asyncapi();
+        self
     }
 
     /// Adds a module's routes.
@@ -69,8 +79,10 @@ impl Server {
     pub fn router(self) -> Router {
         let modules: Arc<[Mounted]> = self.mounted.into();
         let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
+        let asyncapi = Arc::new(self.asyncapi);
         self.routes
             .route("/", get(front))
+            .route("/asyncapi.json", get(async move || Json(&*asyncapi).into_response()))
             .route("/api/v1/events", post(events::post))
             .route("/health/live", get(health::live))
             .route("/health/ready", get(health::ready))

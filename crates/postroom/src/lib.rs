@@ -9,7 +9,7 @@ mod accept;
 mod audit;
 mod backoff;
 mod broker;
-mod catalog;
+pub mod catalog;
 mod cause;
 pub mod clock;
 mod consumer;
@@ -50,7 +50,7 @@ mod vitals;
 
 pub use accept::accept;
 pub use broker::{Broker, Letter, Mark, Message, Origin, Subscription};
-pub use catalog::EventType;
+pub use catalog::{EventType, Naming};
 pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};
 pub use emit::{append, cancel, emit, emit_at, schedule};

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod bench;
+mod catalog;
 mod config;
 mod dead;
 mod doctor;
@@ -75,6 +76,8 @@ enum Command {
     Config(config::Config),
     #[command(subcommand)]
     Topics(topics::Topics),
+    #[command(subcommand)]
+    Catalog(catalog::Catalog),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
     Bench(bench::Bench),
@@ -91,6 +94,9 @@ impl Cli {
         }
         if let Command::Config(command) = command {
             return command.run(&self.shared);
+        }
+        if let Command::Catalog(command) = command {
+            return command.run();
         }
         let config = self.shared.load()?;
         match command {
@@ -110,7 +116,7 @@ impl Cli {
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,
-            Command::Config(_) => Ok(()),
+            Command::Config(_) | Command::Catalog(_) => Ok(()),
         }
     }
 }

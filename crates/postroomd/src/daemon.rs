@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use postroom::{Inspect, Job, Relay, Vitals};
-use postroom_host::{Host, Module, Server, Topics, join_through};
+use postroom_host::{Catalogue, Host, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -42,13 +42,16 @@ impl Daemon {
         for route in &config.routes {
             relay = relay.route(route.build(&brokers)?);
         }
+        let catalogue = Catalogue::of(&modules); // a relay takes the subscribers away
         relay = join(relay, &mut modules, config, &brokers)?;
         let vitals = relay.vitals();
         let host = Host {
             store: Arc::clone(store),
             vitals: Arc::clone(&vitals),
         };
-        let server = modules.into_iter().fold(Server::new(host), Server::mount);
+        let server = modules
+            .into_iter()
+            .fold(Server::new(host).catalogue(&catalogue), Server::mount);
         let mut daemon = Self {
             stop: CancellationToken::new(),
             parts: JoinSet::new(),

@@ -3,6 +3,7 @@
 mod bench;
 mod broker;
 mod broker_fault;
+mod catalog;
 mod commands;
 mod config;
 mod daemon;

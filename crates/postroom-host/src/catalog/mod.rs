@@ -1,0 +1,99 @@
+//! The catalogue of a host: every event of its modules, who listens to it, and the contract that others rely on.
+
+mod asyncapi;
+mod graph;
+mod lock;
+
+use postroom::EventType;
+use serde::Serialize;
+
+use crate::module::Module;
+
+pub use lock::{Lock, Verdict};
+
+/// Every event of some modules.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Catalogue {
+    /// In the order of their names.
+    pub events: Vec<Listed>,
+    /// Names that break their module's rule, and names that two modules use.
+    #[serde(skip)]
+    pub mistakes: Vec<String>,
+}
+
+/// An event, and who has to do with it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// The event.
+    #[serde(flatten)]
+    pub event: EventType,
+    /// Its version.
+    pub version: u32,
+    /// What happened, in words.
+    pub description: String,
+    /// The module that emits it.
+    pub publisher: &'static str,
+    /// Where it belongs on a broker.
+    pub topic: String,
+    /// The groups that listen to it.
+    pub subscribers: Vec<String>,
+}
+
+impl Catalogue {
+    /// The catalogue of these modules. Subscribers that were handed to a relay already are not seen.
+    pub fn of(modules: &[Module]) -> Self {
+        let mut events: Vec<Listed> = modules
+            .iter()
+            .flat_map(|module| module.events.iter().map(|event| listed(module, event, modules)))
+            .collect();
+        events.sort_by_key(|listed| listed.event.name);
+        let mut mistakes = mistakes(modules);
+        for pair in events.windows(2) {
+            if let [one, other] = pair
+                && one.event.name == other.event.name
+            {
+                let (name, first, second) = (one.event.name, one.publisher, other.publisher);
+                mistakes.push(format!(
+                    "{name:?} is an event of {first} and of {second}; give one another name"
+                ));
+            }
+        }
+        Self { events, mistakes }
+    }
+
+    /// The contract: AsyncAPI 3.
+    pub fn asyncapi(&self) -> serde_json::Value {
+        asyncapi::document(self)
+    }
+
+    /// Who emits what, and who listens, as a picture.
+    pub fn graph(&self) -> String {
+        graph::svg(self)
+    }
+
+    /// What is to be committed beside the code.
+    pub fn lock(&self) -> Lock {
+        Lock::of(self)
+    }
+}
+
+fn listed(module: &Module, event: &EventType, modules: &[Module]) -> Listed {
+    let subscribers = modules.iter().flat_map(|module| &module.subscribers);
+    let listens = subscribers.filter(|subscriber| subscriber.filter.matches(event.name));
+    Listed {
+        version: event.version(),
+        description: event.description().to_owned(),
+        publisher: module.name,
+        topic: module.topic.of(event.name),
+        subscribers: listens.map(|subscriber| subscriber.group.clone()).collect(),
+        event: event.clone(),
+    }
+}
+
+fn mistakes(modules: &[Module]) -> Vec<String> {
+    let check = |module: &Module| {
+        let names = module.events.iter().map(|event| module.naming.check(event.name));
+        names.filter_map(Result::err).collect::<Vec<String>>()
+    };
+    modules.iter().flat_map(check).collect()
+}

@@ -1,0 +1,143 @@
+//! `postroom catalog`: what can happen, who listens, and whether a change breaks somebody.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use postroom_host::{Catalogue, Listed, Lock, Module};
+use serde_json::json;
+
+use crate::listing::{Cell, Listing};
+use crate::module::BUILT_IN;
+use crate::output::{self, Paint, Tone};
+
+/// Every event type of the modules: its schema, who emits it and who listens
+#[derive(Debug, Subcommand)]
+pub(crate) enum Catalog {
+    /// List every event type
+    List(List),
+    /// Check names, and that nothing changed that somebody's reader breaks on
+    Check(Check),
+    /// Draw who emits what and who listens, as SVG
+    Graph(To),
+    /// Write the contract as AsyncAPI 3
+    Asyncapi(To),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// For programs, with the JSON Schema of each
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// What was committed
+    #[arg(long, default_value = "catalog.lock.json", value_name = "FILE")]
+    lock: PathBuf,
+    /// Write the lock file, if nobody breaks on what changed
+    #[arg(long)]
+    write: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct To {
+    /// Where to; unless given, standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Catalog {
+    pub(crate) fn run(self) -> Result<()> {
+        let modules: Vec<Module> = BUILT_IN.iter().map(|(_, module)| module()).collect();
+        let catalogue = Catalogue::of(&modules);
+        match self {
+            Self::List(list) => list.run(&catalogue),
+            Self::Check(check) => check.run(&catalogue),
+            Self::Graph(to) => to.write(catalogue.graph().trim_end()),
+            Self::Asyncapi(to) => to.write(&serde_json::to_string_pretty(&catalogue.asyncapi())?),
+        }
+    }
+}
+
+impl List {
+    fn run(&self, catalogue: &Catalogue) -> Result<()> {
+        if self.json {
+            return output::print_json(catalogue);
+        }
+        let mut listing = Listing::new(&["event", "happens to", "topic", "what happened", "subscribers"]);
+        for listed in &catalogue.events {
+            listing.row(row(listed));
+        }
+        let width = output::size().map(|(columns, _)| columns);
+        output::print(listing.text(width, Paint::detect()))
+    }
+}
+
+fn row(listed: &Listed) -> [Cell; 5] {
+    let summary = listed.description.lines().next().unwrap_or_default();
+    [
+        Cell::new(Tone::Strong, listed.event.name),
+        listed.event.aggregate_type.into(),
+        (&listed.topic).into(),
+        summary.into(),
+        Cell::new(Tone::Faint, listed.subscribers.join(", ")),
+    ]
+}
+
+impl Check {
+    fn run(&self, catalogue: &Catalogue) -> Result<()> {
+        let (locked, now) = (read(&self.lock)?, catalogue.lock());
+        let verdict = locked.unwrap_or_default().against(&now);
+        let mistakes: Vec<&String> = catalogue.mistakes.iter().chain(&verdict.breaches).collect();
+        let is_written = self.write && mistakes.is_empty();
+        if is_written {
+            write(&self.lock, &format!("{}\n", serde_json::to_string_pretty(&now)?))?;
+        }
+        if self.json {
+            output::print_json(&json!({ "mistakes": mistakes, "news": verdict.news, "is_written": is_written }))?;
+        } else {
+            for line in mistakes.iter().copied().chain(&verdict.news) {
+                output::print(output::clean(line))?;
+            }
+        }
+        let (lock, events) = (self.lock.display(), catalogue.events.len());
+        ensure!(mistakes.is_empty(), "the catalogue breaks {} promises", mistakes.len());
+        if !verdict.news.is_empty() && !is_written {
+            bail!("{lock} is behind: run `postroom catalog check --write` and commit it");
+        }
+        match self.json {
+            true => Ok(()),
+            false => output::print(format!("{events} event types, as {lock} says")),
+        }
+    }
+}
+
+impl To {
+    fn write(&self, text: &str) -> Result<()> {
+        match &self.output {
+            Some(path) => write(path, &format!("{text}\n")),
+            None => output::print(text),
+        }
+    }
+}
+
+/// The lock file, if there is one.
+fn read(path: &Path) -> Result<Option<Lock>> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| format!("read {}", path.display()))?,
+    };
+    let lock = serde_json::from_str(&text).with_context(|| format!("{} is no lock file", path.display()))?;
+    Ok(Some(lock))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
