@@ -177,6 +177,12 @@ fn marks(messages: &[Message]) -> Vec<Mark> {
     messages.iter().map(|message| message.mark.clone()).collect()
 }
 
+/// The next messages, at most `max`.
+async fn next(subscription: &mut Box<dyn Subscription>, max: usize) -> Vec<Message> {
+    let next = timeout(PATIENCE, subscription.next(max)).await;
+    next.expect("messages come in time").expect("messages")
+}
+
 /// Receives so many messages and acknowledges them.
 async fn receive(subscription: &mut Box<dyn Subscription>, count: usize) -> Vec<i64> {
     let mut numbers = Vec::new();
@@ -228,10 +234,7 @@ pub async fn what_is_published_is_received_whole_in_both_modes(mut site: impl Si
         sent.event.source = "suite".to_owned();
         sent.event = sent.event.header("tenant", "acme é").header("X-Odd", "1");
         publish(&publisher(&site, &topic, mode), &[sent.clone()]).await;
-        let messages = timeout(PATIENCE, subscription.next(10))
-            .await
-            .expect("in time")
-            .expect("messages");
+        let messages = next(&mut subscription, 10).await;
         let event = messages[0].event().expect("an event");
         let shown = |event: &Event| serde_json::to_string_pretty(event).expect("JSON");
         assert_eq!(shown(&event), shown(&sent.event), "{mode:?}");
@@ -260,10 +263,7 @@ pub async fn what_is_not_acknowledged_comes_again_in_order(mut site: impl Site) 
     publish(&publisher(&site, &topic, Mode::Binary), &entries(0, 60, 5)).await;
     let mut taken = Vec::new();
     while taken.len() < 60 {
-        let messages = timeout(PATIENCE, first.next(25))
-            .await
-            .expect("in time")
-            .expect("messages");
+        let messages = next(&mut first, 25).await;
         taken.extend(messages.iter().map(number));
     }
     drop(first);
@@ -293,10 +293,7 @@ pub async fn what_is_given_back_comes_again(mut site: impl Site) {
     let topic = topic_of(&mut site).await;
     let mut subscription = join(&site, &group(), &topic, Start::Beginning).await;
     publish(&publisher(&site, &topic, Mode::Binary), &entries(0, 30, 4)).await;
-    let messages = timeout(PATIENCE, subscription.next(10))
-        .await
-        .expect("in time")
-        .expect("messages");
+    let messages = next(&mut subscription, 10).await;
     let (kept, back) = messages.split_at(messages.len() / 2);
     subscription.ack(&marks(kept)).await.expect("acknowledged");
     subscription.nack(&marks(back)).await.expect("given back");
@@ -417,10 +414,7 @@ pub async fn what_is_no_event_is_handed_out_too(mut site: impl Site) {
     let topic = topic_of(&mut site).await;
     let mut subscription = join(&site, &group(), &topic, Start::Beginning).await;
     site.put(&topic, "application/cloudevents+json", b"{broken \xff").await;
-    let messages = timeout(PATIENCE, subscription.next(10))
-        .await
-        .expect("in time")
-        .expect("messages");
+    let messages = next(&mut subscription, 10).await;
     assert_eq!(messages[0].body, b"{broken \xff");
     assert!(messages[0].event().is_err());
     subscription.ack(&marks(&messages)).await.expect("acknowledged");
@@ -467,10 +461,7 @@ pub async fn a_slow_member_loses_nothing(mut site: impl Site) {
     publish(&publisher(&site, &topic, Mode::Binary), &entries(0, 500, 7)).await;
     let mut came = Vec::new();
     while came.len() < 500 {
-        let messages = timeout(PATIENCE, subscription.next(7))
-            .await
-            .expect("in time")
-            .expect("messages");
+        let messages = next(&mut subscription, 7).await;
         assert!(messages.len() <= 7, "{} messages at once", messages.len());
         came.extend(messages.iter().map(number));
         tokio::time::sleep(Duration::from_millis(3)).await;
