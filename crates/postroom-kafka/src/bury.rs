@@ -1,6 +1,6 @@
 //! Dead letters where Kafka's own tools look for them: in the topic `{topic}.DLT`.
 
-use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 
 use postroom::{Error, ErrorKind, Letter, Result};
@@ -16,7 +16,7 @@ const OMITTED: (&str, &str) = ("postroom-body", "omitted: too large for this top
 /// Sends a copy of a message that was given up, and waits until it is durable.
 pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
     let mut record = Record::of_letter(letter);
-    let partitions = shared.partitions(BTreeSet::from([record.topic.clone()])).await?;
+    let partitions = shared.partitions(iter::once(record.topic.as_str())).await?;
     if partitions.get(&record.topic) == Some(&0) {
         return Err(Error::new(ErrorKind::NotFound, missing_words(&record.topic)));
     }

@@ -176,13 +176,13 @@ impl Shared {
     }
 
     /// How many partitions these topics have; none, if one does not exist.
-    pub(crate) async fn partitions(self: &Arc<Self>, topics: BTreeSet<String>) -> Result<Partitions> {
+    pub(crate) async fn partitions<'a>(self: &Arc<Self>, topics: impl Iterator<Item = &'a str>) -> Result<Partitions> {
         let is_fresh = |(_, since): &&(usize, Instant)| since.elapsed() < KNOWN_MAX;
         let (mut found, mut unknown) = (Partitions::new(), Vec::new());
-        for topic in topics {
-            match lock(&self.known).get(&topic).filter(is_fresh) {
-                Some((count, _)) => drop(found.insert(topic, *count)),
-                None => unknown.push(topic),
+        for topic in topics.collect::<BTreeSet<_>>() {
+            match lock(&self.known).get(topic).filter(is_fresh) {
+                Some((count, _)) => drop(found.insert(topic.to_owned(), *count)),
+                None => unknown.push(topic.to_owned()),
             }
         }
         if !unknown.is_empty() {

@@ -5,7 +5,7 @@
 //! of their own, so that none expires alone, but all are purged together; and after either the producer is given up. What is
 //! then left is sent by another producer message by message, a key at a time, which finds the one that is to blame.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ impl Publisher {
     }
 
     async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<()> {
-        let topics: BTreeSet<String> = records.iter().map(|record| record.topic.clone()).collect();
+        let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await?;
         loop {
             let wave = tally.wave(records, &partitions);
@@ -185,11 +185,7 @@ impl Publisher {
 #[async_trait]
 impl Destination for Publisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let records: Vec<Record> = batch
-            .entries
-            .iter()
-            .map(|entry| Record::of(entry, &self.topic, self.mode))
-            .collect();
+        let records = Record::all(batch, &self.topic, self.mode);
         let mut tally = Tally::of(batch);
         if let Err(error) = self.send_waves(&mut tally, &records).await {
             tally.settle_rest(&Receipt::Unavailable(error.report()));

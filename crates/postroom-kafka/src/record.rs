@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use postroom::envelope::CLOUDEVENTS_JSON;
-use postroom::{Entry, Envelope, Letter, Mark, Message, Mode, Origin, Topic};
+use postroom::{Batch, Entry, Envelope, Letter, Mark, Message, Mode, Origin, Topic};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
@@ -27,8 +27,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The entries of a batch on their way.
+    pub(crate) fn all(batch: &Batch<'_>, topic: &Topic, mode: Mode) -> Vec<Self> {
+        let entries = batch.entries.iter();
+        entries.map(|entry| Self::of(entry, topic, mode)).collect()
+    }
+
     /// An entry on its way to its topic.
-    pub(crate) fn of(entry: &Entry, topic: &Topic, mode: Mode) -> Self {
+    fn of(entry: &Entry, topic: &Topic, mode: Mode) -> Self {
         let envelope = Envelope::of(entry);
         let (headers, value) = match mode {
             Mode::Binary => {

@@ -1,7 +1,8 @@
 //! Topics, as they are wanted and as they are. Nothing is ever deleted, and no topic loses partitions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::iter;
 use std::time::Duration;
 
 use postroom::{Error, ErrorKind, Result};
@@ -167,7 +168,7 @@ impl Kafka {
     async fn seen(&self, topic: &str) -> Result<()> {
         let deadline = Instant::now() + self.shared.answer_max;
         loop {
-            let partitions = self.shared.partitions(BTreeSet::from([topic.to_owned()])).await?;
+            let partitions = self.shared.partitions(iter::once(topic)).await?;
             if partitions.get(topic) != Some(&0) {
                 return Ok(());
             }

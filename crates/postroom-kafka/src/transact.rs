@@ -2,7 +2,7 @@
 //! If the broker does not take a message the transaction is aborted, and entries get transactions of their own, one after the
 //! other, which finds the one that is to blame. Who comes later with the same id fences off who was there before.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Transactor {
     }
 
     async fn send(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<(), Broken> {
-        let topics: BTreeSet<String> = records.iter().map(|record| record.topic.clone()).collect();
+        let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await;
         let partitions = partitions.map_err(|error| Broken::Away(error.report()))?;
         let mut seat = self.seat.lock().await;
@@ -242,11 +242,7 @@ impl Transactor {
 #[async_trait]
 impl Destination for Transactor {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let records: Vec<Record> = batch
-            .entries
-            .iter()
-            .map(|entry| Record::of(entry, &self.topic, self.mode))
-            .collect();
+        let records = Record::all(batch, &self.topic, self.mode);
         let mut tally = Tally::of(batch);
         if records.is_empty() {
             return tally.finish();

@@ -1,9 +1,9 @@
 //! Delivers a batch in waves: in each the next entry of every lane that goes on, all in flight together. The next wave waits
 //! until every one of the last is answered, so that nothing overtakes an entry of its lane that was not delivered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use postroom::{Batch, Lane, Receipt};
+use postroom::{Batch, Receipt};
 
 /// Entries in flight together.
 const AT_ONCE: usize = 512;
@@ -18,7 +18,7 @@ where
     Fut: Future<Output = Vec<Receipt>>,
 {
     let mut receipts = vec![Receipt::Held; batch.entries.len()];
-    let mut lanes = lanes(batch);
+    let mut lanes: VecDeque<Queue> = batch.lanes().into_iter().map(Queue::from).collect();
     let mut away = None;
     while let Some((wave, rest)) = take(&mut lanes) {
         let answers = match &away {
@@ -47,21 +47,6 @@ fn take(lanes: &mut VecDeque<Queue>) -> Option<(Vec<usize>, Vec<Queue>)> {
         .filter_map(|mut lane| Some((lane.pop_front()?, lane)));
     let wave: (Vec<usize>, Vec<Queue>) = heads.unzip();
     (!wave.0.is_empty()).then_some(wave)
-}
-
-fn lanes(batch: &Batch<'_>) -> VecDeque<Queue> {
-    let mut lanes: VecDeque<Queue> = VecDeque::new();
-    let mut seen: HashMap<Lane, usize> = HashMap::new();
-    for (at, entry) in batch.entries.iter().enumerate() {
-        let place = *seen.entry(batch.lane(entry)).or_insert_with(|| {
-            lanes.push_back(Queue::new());
-            lanes.len() - 1
-        });
-        if let Some(lane) = lanes.get_mut(place) {
-            lane.push_back(at);
-        }
-    }
-    lanes
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod destination_suite;
 pub mod feed;
 pub mod fresh;
 pub mod history;
+mod home;
 pub mod kafka_server;
 pub mod memory_broker;
 pub mod outbox_suite;

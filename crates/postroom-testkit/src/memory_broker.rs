@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
@@ -12,10 +13,13 @@ use postroom::{
 };
 use tokio::sync::Notify;
 
-use crate::broker_suite::Site;
+use crate::broker_suite::{Sharing, Site};
 
 /// Topics whose names end like this take nothing.
 const REFUSED: &str = "refused";
+
+/// How long a group takes to join a slow broker.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// A broker that nobody else sees.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +44,10 @@ pub enum Flaw {
     Forgetful,
     /// It takes no copies of dead letters: a flaw that nobody may suffer from.
     Unburied,
+    /// It takes its time to let a group join: nobody may suffer from this either.
+    Slow,
+    /// It says that members share a group, and feeds one.
+    Hoarding,
 }
 
 #[derive(Debug, Default)]
@@ -111,11 +119,14 @@ impl Broker for MemoryBroker {
         };
         match self.0.flaw {
             Flaw::Heedless => Arc::new(Heedless(publisher)),
-            Flaw::None | Flaw::Forgetful | Flaw::Unburied => Arc::new(publisher),
+            _ => Arc::new(publisher),
         }
     }
 
     async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        if self.0.flaw == Flaw::Slow {
+            tokio::time::sleep(SLOW).await;
+        }
         let mut state = self.state();
         state.check()?;
         for topic in topics {
@@ -315,6 +326,13 @@ impl Drop for Member {
 impl Site for MemoryBroker {
     fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(self.clone())
+    }
+
+    fn sharing(&self) -> Sharing {
+        match self.0.flaw {
+            Flaw::Hoarding => Sharing::Spread,
+            _ => Sharing::Standby,
+        }
     }
 
     async fn create(&mut self, topic: &str, _partitions: u16) {

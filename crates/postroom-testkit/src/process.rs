@@ -161,6 +161,6 @@ impl Drop for Process {
     }
 }
 
-fn failed(doing: impl Into<String>, source: io::Error) -> Error {
+pub(crate) fn failed(doing: impl Into<String>, source: io::Error) -> Error {
     Error::caused(ErrorKind::Failed, doing, source)
 }

@@ -16,50 +16,28 @@ pub mod fail;
 pub mod lease;
 pub mod operate;
 
-/// Makes every clause a test of one store: `relay_suite!(fresh::sqlite)`.
+/// Makes every clause a test of one store: `relay_suite!(fresh::sqlite)`. Those about subscribers are the ones of
+/// [`feed_suite!`](crate::feed_suite!), here fed straight from the outbox.
 #[macro_export]
 macro_rules! relay_suite {
     ($fresh:path) => {
+        mod subscribers {
+            $crate::feed_suite!($fresh);
+        }
         $crate::relay_suite!($fresh; deliver:
-            a_committed_event_has_one_effect
-            a_rolled_back_event_has_none
-            events_of_a_key_have_their_effects_in_order
-            a_restart_continues_where_it_left
             a_redelivery_has_no_second_effect
-            a_relay_killed_in_the_middle_loses_and_doubles_nothing
             a_begin_that_is_cut_off_leaves_no_transaction_open
             an_event_sent_again_is_accepted_once
-            a_handler_emits_through_the_outbox
-            a_chain_that_loops_ends_as_a_dead_letter
             shards_share_a_route_and_keep_its_keys_in_order
-            a_batch_handler_has_one_effect_per_event
-            an_old_version_is_handled_as_the_newest
             a_new_route_can_begin_at_the_head
-            a_filter_lets_only_its_types_pass
             a_destination_gets_every_entry_in_order
         );
         $crate::relay_suite!($fresh; fail:
-            a_poison_event_holds_only_its_key
-            a_dead_letter_lets_its_key_go_on
-            a_dead_letter_holds_its_key_until_it_is_retried
-            a_dead_letter_holds_its_key_until_it_is_discarded
-            a_failing_subscriber_holds_up_no_other
-            a_handler_that_panics_takes_down_nothing
-            a_handler_that_hangs_is_ended
-            an_invalid_event_is_a_dead_letter_at_once
-            a_poison_event_in_a_batch_is_found
-            a_strict_route_lets_nothing_pass
-            without_order_an_entry_waits_alone
             a_destination_that_is_down_is_probed_and_then_drained
-            what_waits_survives_a_restart
-            two_operators_retry_at_once
-            dead_letters_of_one_key_are_retried_in_order
-            a_swallowed_error_costs_nobody_else_an_effect
         );
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due
             a_cancelled_event_is_never_released
-            a_paused_route_waits_until_it_is_resumed
             a_replay_goes_to_one_route_only
             a_replay_can_have_its_effect_again
             a_replay_respects_the_filter

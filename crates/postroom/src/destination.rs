@@ -61,7 +61,7 @@ impl Batch<'_> {
         Fut: Future<Output = Receipt>,
     {
         let mut receipts = vec![Receipt::Held; self.entries.len()];
-        let mut waiting = self.by_lane().into_iter();
+        let mut waiting = self.lanes().into_iter();
         let run = |lane: Vec<usize>| async {
             let mut answers = Vec::with_capacity(lane.len());
             for at in lane {
@@ -86,7 +86,8 @@ impl Batch<'_> {
         receipts
     }
 
-    fn by_lane(&self) -> Vec<Vec<usize>> {
+    /// The places of the entries of each lane, in order; lanes in the order of their first entries.
+    pub fn lanes(&self) -> Vec<Vec<usize>> {
         let mut order: Vec<Vec<usize>> = Vec::new();
         let mut seen = std::collections::HashMap::new();
         for (at, entry) in self.entries.iter().enumerate() {

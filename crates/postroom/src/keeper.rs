@@ -88,8 +88,7 @@ impl Keeper {
                 continue;
             };
             if holder.owner.as_deref() == Some(self.owner.as_str()) {
-                let epoch = holder.epoch;
-                slot.send_if_modified(|lease| is_news(lease.replace(Lease { epoch, deadline }), epoch));
+                slot.send_if_modified(|lease| renew(lease, holder.epoch, deadline));
             } else {
                 slot.send_if_modified(|lease| lease.take().is_some());
                 self.take(&holder, slot).await?;
@@ -101,12 +100,7 @@ impl Keeper {
     /// Every lease is still ours: the epoch changes only with the owner.
     fn prolong(&self, deadline: Instant) {
         for slot in self.slots.values() {
-            slot.send_if_modified(|lease| {
-                lease.as_mut().is_some_and(|lease| {
-                    let before = std::mem::replace(&mut lease.deadline, deadline);
-                    before <= Instant::now()
-                })
-            });
+            slot.send_if_modified(|lease| lease.is_some_and(|held| renew(lease, held.epoch, deadline)));
         }
     }
 
@@ -124,7 +118,8 @@ impl Keeper {
     }
 }
 
-/// Whether a line must hear of a renewal: one whose lease was running need not.
-fn is_news(before: Option<Lease>, epoch: i64) -> bool {
+/// Renews a lease. Whether its line must hear of it: one whose lease was running need not.
+fn renew(lease: &mut Option<Lease>, epoch: i64, deadline: Instant) -> bool {
+    let before = lease.replace(Lease { epoch, deadline });
     before.is_none_or(|before| before.epoch != epoch || before.deadline <= Instant::now())
 }

@@ -22,24 +22,6 @@ const CLUSTER: &str = "cG9zdHJvb20tdGVzdHMtMQ";
 /// A request for the supported versions: length, key 18, version 0, correlation 1, no client name.
 const WHICH_VERSIONS: &[u8] = &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
 
-/// One node replicates nothing, makes no topic unasked and lets a consumer group begin at once.
-const SETTINGS: &str = "\
-process.roles=broker,controller
-node.id=1
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=BROKER
-controller.listener.names=CONTROLLER
-auto.create.topics.enable=false
-group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=5
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=5
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-";
-
 pub(super) struct Kafka;
 
 impl Service for Kafka {
@@ -66,11 +48,7 @@ impl Service for Kafka {
     fn start(&self, home: &Home) -> Result<Vec<Process>> {
         let jars = fetch(home)?;
         let settings = format!(
-            "{SETTINGS}\
-             listeners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=BROKER://127.0.0.1:{broker}\n\
-             controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             log.dirs={data}\n",
+            include_str!("../../kafka/server.properties"),
             broker = home.port(),
             controller = home.port_at(1),
             data = home.data().join("logs").display(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postroom::{Broker as _, Mark, Message, Mode, Ordering, Start, Subscription};
+use rdkafka::Message as _;
 
 use crate::publish::{deliver, entry, letters, name, topic};
 use crate::site::KafkaSite;
@@ -64,24 +65,41 @@ async fn a_gap_is_not_committed() {
     assert_eq!(site.behind(&name, &name).await, 0);
 }
 
-/// A member that is never asked keeps its place in the group, holds little, and hands out everything later.
+fn place(message: &Message) -> (i32, i64) {
+    match &message.mark {
+        Mark::Offset { partition, offset, .. } => (*partition, *offset),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A member that is not asked keeps its place in the group, makes room for another, and hands out everything later.
 #[tokio::test]
 async fn a_member_that_is_not_asked_stays() {
     let (site, name) = (KafkaSite::shared(), name());
-    site.create_with(&name, 1, &[]).await;
-    let mut member = site.join(&name, &name, Start::Beginning).await;
-    fill(&site, &name, 0..3000).await;
-    let first = take(&mut member, 1).await;
-    // Long enough for it to stop fetching.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let rest = take(&mut member, 2999).await;
-    let offsets = first.iter().chain(&rest).map(|message| match &message.mark {
-        Mark::Offset { offset, .. } => *offset,
-        other => panic!("{other:?}"),
-    });
-    assert!(offsets.eq(0..3000), "in order, each once");
-    member.ack(&marks(&rest)).await.unwrap();
-    member.ack(&marks(&first)).await.unwrap();
+    site.create_with(&name, 2, &[]).await;
+    fill(&site, &name, 0..6000).await;
+    let mut sizes = [0, 0];
+    for message in site.read(&name, "read_committed").await {
+        sizes[usize::try_from(message.partition()).unwrap()] += 1;
+    }
+    let mut idle = site.join(&name, &name, Start::Beginning).await;
+    let mut messages = take(&mut idle, 1).await;
+    idle.ack(&marks(&messages)).await.unwrap();
+    // From here on it is not asked. It holds all it can, and still takes part when the group is shared out.
+    let mut other = site.join(&name, &name, Start::Beginning).await;
+    let mut of_other = take(&mut other, 1).await;
+    let (partition, begun) = place(&of_other[0]);
+    let share = sizes[usize::try_from(partition).unwrap()] - usize::try_from(begun).unwrap();
+    of_other.extend(take(&mut other, share - 1).await);
+    let of_idle = take(&mut idle, 6000 - 1 - share).await;
+    other.ack(&marks(&of_other)).await.unwrap();
+    idle.ack(&marks(&of_idle)).await.unwrap();
+    messages.extend(of_idle.into_iter().chain(of_other));
+    for (partition, size) in (0..).zip(sizes) {
+        let places = messages.iter().map(place).filter(|place| place.0 == partition);
+        let all = 0..i64::try_from(size).unwrap();
+        assert!(places.map(|place| place.1).eq(all), "in order, each once");
+    }
     assert_eq!(site.behind(&name, &name).await, 0);
 }
 

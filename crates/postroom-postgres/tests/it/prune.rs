@@ -149,13 +149,11 @@ async fn old_ticks_go_and_the_start_still_reads_everything_that_is_left() {
     }
     let old = Position { from: 3, to: 0, id: 0 };
     db.cursor("route", Position { from: 6, to: 0, id: 0 }).await;
-    db.store
-        .prune(&Prune {
-            keep: Duration::from_secs(60),
-            ..ALL
-        })
-        .await
-        .unwrap();
+    let older = Prune {
+        keep: Duration::from_secs(60),
+        ..ALL
+    };
+    db.store.prune(&older).await.unwrap();
     assert_eq!(
         db.number("select count(*) from postroom.outbox_tick").await,
         position.from + 1,
@@ -163,13 +161,7 @@ async fn old_ticks_go_and_the_start_still_reads_everything_that_is_left() {
     );
     db.sql("update postroom.outbox_tick set at = at - interval '2 hours'")
         .await;
-    db.store
-        .prune(&Prune {
-            keep: Duration::from_secs(60),
-            ..ALL
-        })
-        .await
-        .unwrap();
+    db.store.prune(&older).await.unwrap();
     assert_eq!(
         db.number("select min(n) from postroom.outbox_tick where n > 0").await,
         6,

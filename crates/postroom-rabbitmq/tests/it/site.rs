@@ -17,7 +17,7 @@ use postroom::{
     Topic,
 };
 use postroom_rabbitmq::RabbitMq;
-use postroom_testkit::broker_suite::Site;
+use postroom_testkit::broker_suite::{Sharing, Site};
 use postroom_testkit::rabbitmq_server::{self, Server};
 use uuid::Uuid;
 
@@ -104,6 +104,11 @@ impl Rabbit {
 impl Site for Rabbit {
     fn broker(&self) -> Arc<dyn Broker> {
         Arc::<Noted>::clone(&self.noted)
+    }
+
+    /// A queue feeds the member that came first.
+    fn sharing(&self) -> Sharing {
+        Sharing::Standby
     }
 
     async fn create(&mut self, topic: &str, partitions: u16) {

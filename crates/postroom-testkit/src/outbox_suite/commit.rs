@@ -72,15 +72,21 @@ pub async fn a_savepoint_rolled_back_hides_only_its_events(fresh: Fresh) {
     reader.expect_nothing_else().await;
 }
 
-/// Writers of a key queue for its aggregate; the order in which they get it is the order of its events.
-pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fresh) {
-    let writers = fresh.writers(3).await;
+/// A table with one aggregate, for writers to meet at.
+async fn one_aggregate(writers: &DatabaseConnection) -> Workload {
     let workload = Workload {
         writers: 1,
         keys: 1,
         ..Workload::default()
     };
-    workload.prepare(&writers).await.unwrap();
+    workload.prepare(writers).await.unwrap();
+    workload
+}
+
+/// Writers of a key queue for its aggregate; the order in which they get it is the order of its events.
+pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fresh) {
+    let writers = fresh.writers(3).await;
+    let workload = one_aggregate(&writers).await;
     let mut reader = Reader::new(&fresh);
     let first = begin(&writers).await;
     workload.lock(&first, 0).await.unwrap();
@@ -108,12 +114,7 @@ pub async fn a_key_keeps_its_order_when_its_first_writer_commits_late(fresh: Fre
 /// A transaction that began, and wrote something, before another may touch a key after it: then its event is the later.
 pub async fn a_key_keeps_its_order_when_its_second_writer_began_first(fresh: Fresh) {
     let writers = fresh.writers(2).await;
-    let workload = Workload {
-        writers: 1,
-        keys: 1,
-        ..Workload::default()
-    };
-    workload.prepare(&writers).await.unwrap();
+    let workload = one_aggregate(&writers).await;
     let mut reader = Reader::new(&fresh);
     let early = begin(&writers).await;
     workload.write_elsewhere(&early, 0).await.unwrap();

@@ -48,33 +48,30 @@ pub async fn a_second_relay_takes_over_when_the_first_stops(fresh: Fresh) {
 /// A relay whose lease was taken (its epoch is not the current one) settles nothing, stops, and leaves the work to the other.
 pub async fn a_deposed_relay_stops_itself(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(
-        office
-            .relay()
-            .lease_ttl(Duration::from_secs(600))
-            .subscriber(Scripted::new("s").subscriber(3)),
-    );
+    let deposed = Scripted::new("s");
+    let relay = office.relay().lease_ttl(Duration::from_secs(600));
+    office.start(relay.subscriber(deposed.subscriber(3)));
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    let take = format!(
-        "update {}outbox_cursor set epoch = epoch + 1, owner = 'somebody else'",
-        office.prefix()
-    );
-    office.execute(&take).await;
-    office.emit(&[("a", "two")]).await;
-    let asleep = async || {
-        office
-            .number("select count(*) from postroom.outbox_cursor where owner = 'somebody else'")
-            .await
-            == 1
-    };
-    // Time for the deposed relay to try: its pulse has seen the event and its turn has failed.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(asleep().await);
-    assert_eq!(office.effects("s").await, ["one"], "a deposed relay has no effect");
+    let cursor = format!("{}outbox_cursor", office.prefix());
     office
-        .execute(&format!("update {}outbox_cursor set owner = null", office.prefix()))
+        .execute(&format!(
+            "update {cursor} set epoch = epoch + 1, owner = 'somebody else'"
+        ))
         .await;
+    office.emit(&[("a", "two")]).await;
+    office
+        .until("the deposed relay has tried", async || deposed.calls("two") > 0)
+        .await;
+    office.stop().await; // what it has begun is at its end
+    assert_eq!(office.effects("s").await, ["one"], "a deposed relay has no effect");
+    let others = format!("select count(*) from {cursor} where owner = 'somebody else'");
+    assert_eq!(
+        office.number(&others).await,
+        1,
+        "it gave back a lease that was not its own"
+    );
+    office.execute(&format!("update {cursor} set owner = null")).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.expect("s", &["one", "two"]).await;
     office.stop().await;

@@ -55,14 +55,20 @@ pub async fn a_cancelled_event_is_never_released(fresh: Fresh) {
     office.stop().await;
 }
 
-/// A paused route delivers nothing; the others go on; resumed, it delivers what waited.
-pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
+/// An office with the subscribers `s` and `other` at work.
+async fn with_two_subscribers(fresh: Fresh) -> Office {
     let mut office = Office::open(fresh).await;
     let relay = office
         .relay()
         .subscriber(Scripted::new("s").subscriber(3))
         .subscriber(Scripted::new("other").subscriber(3));
     office.start(relay);
+    office
+}
+
+/// A paused route delivers nothing; the others go on; resumed, it delivers what waited.
+pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
+    let mut office = with_two_subscribers(fresh).await;
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
     inspect::set_paused(&*office.store(), "s", true, "me")
@@ -95,12 +101,7 @@ pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
 }
 
 async fn replayed(fresh: Fresh, again: bool) -> Office {
-    let mut office = Office::open(fresh).await;
-    let relay = office
-        .relay()
-        .subscriber(Scripted::new("s").subscriber(3))
-        .subscriber(Scripted::new("other").subscriber(3));
-    office.start(relay);
+    let office = with_two_subscribers(fresh).await;
     office.emit(&[("a", "one"), ("b", "two"), ("a", "three")]).await;
     office.expect("s", &["one", "two", "three"]).await;
     office.expect("other", &["one", "two", "three"]).await;

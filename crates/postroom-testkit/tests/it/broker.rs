@@ -2,13 +2,17 @@
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postroom::{DatabaseTransaction, Event, Filter, Relay, Result, Subscriber, dead};
+use async_trait::async_trait;
+use postroom::{
+    Broker, DatabaseTransaction, Event, Filter, Handler, Mode, Relay, Result, Route, Start, Subscriber, To, dead, table,
+};
 use postroom_testkit::broker_suite::{self, Published, Site as _};
 use postroom_testkit::feed::Feed;
 use postroom_testkit::memory_broker::{Flaw, MemoryBroker};
-use postroom_testkit::{Fresh, destination_suite, fresh, relay_suite};
+use postroom_testkit::{Change, Fresh, destination_suite, fresh, relay_suite};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::failure;
@@ -43,6 +47,13 @@ async fn a_forgetful_broker_is_caught() {
     assert!(words.contains("0 of 60 messages came"), "{words}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_feeds_one_of_two_members_is_caught() {
+    let twin = MemoryBroker::with(Flaw::Hoarding);
+    let words = failure(twin, broker_suite::members_share_a_group).await;
+    assert!(words.contains("the two got ["), "{words}");
+}
+
 /// Every clause about subscribers holds through a broker too.
 mod fed {
     postroom_testkit::feed_suite!(crate::broker::fed);
@@ -62,6 +73,59 @@ async fn a_broker_that_takes_no_copies_holds_up_nobody() {
     let feed = Feed::on(&mut MemoryBroker::with(Flaw::Unburied)).await;
     let fresh = fresh::sqlite().await.fed_by(feed);
     relay_suite::fail::an_invalid_event_is_a_dead_letter_at_once(fresh).await;
+}
+
+/// Counts what it handles.
+#[derive(Clone, Debug, Default)]
+struct Counter(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Handler for Counter {
+    async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A group that begins at the head gets what was emitted before its broker let it join, because nothing is published earlier.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_published_before_the_groups_have_joined() {
+    let (fresh, counter) = (fresh::sqlite().await, Counter::default());
+    let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::with(Flaw::Slow));
+    for ver in 1..=3 {
+        let key = "k".to_owned();
+        let tx = table::begin(fresh.db()).await.unwrap();
+        postroom::emit(&tx, &Change { key, ver }).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let subscriber = Subscriber {
+        start: Start::Head,
+        ..Subscriber::new("s", "**", counter.clone())
+    };
+    let publish = Route {
+        awaits: vec!["s".to_owned()],
+        ..Route::new(
+            "publish",
+            To::Destination(broker.publisher("t".parse().unwrap(), Mode::Binary)),
+        )
+    };
+    let stop = CancellationToken::new();
+    let relay = Relay::new(fresh.store())
+        .route(subscriber.fed_by(broker, vec!["t".to_owned()], Filter::all()))
+        .route(publish);
+    let watch = async {
+        while counter.0.load(Ordering::Relaxed) < 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let watch = async {
+        let watched = tokio::time::timeout(Duration::from_secs(10), watch).await;
+        stop.cancel();
+        watched
+    };
+    let (ended, watched) = tokio::join!(relay.run(stop.clone()), watch);
+    ended.unwrap();
+    watched.expect("the group misses nothing");
 }
 
 async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
