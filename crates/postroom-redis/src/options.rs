@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How the broker uses its server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What every key begins with, so that programs can share a server: `postroom:`. It holds no braces.
     pub prefix: String,

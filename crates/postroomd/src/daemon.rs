@@ -101,7 +101,7 @@ fn join(mut relay: Relay, modules: &mut [Module], config: &Config, brokers: &Bro
         let is_fed = |module: &&mut Module| config.modules.broker(module.name) == Some(kind);
         let fed: Vec<&mut Module> = modules.iter_mut().filter(is_fed).collect();
         if !fed.is_empty() {
-            relay = broker::join_through(relay, fed, &events, (kind, brokers.get(kind)?));
+            relay = broker::join_through(relay, fed, &events, (kind, brokers))?;
         }
     }
     Ok(modules.iter_mut().fold(relay, |relay, module| module.join(relay)))

@@ -87,6 +87,23 @@ async fn it_works_through_kafka_once_its_topics_are_there() {
 }
 
 #[tokio::test]
+async fn it_works_through_kafka_in_transactions_on_topics_as_configured() {
+    let place = Place::new();
+    place.configure(&format!(
+        "[modules.hello]\nbroker = \"kafka\"\n[brokers.kafka]\nurl = \"{}\"\nprefix = \"test-{}-\"\nproducer = \"transactional\"\npartitions = 2\n",
+        variable("POSTROOM_TEST_KAFKA_URL"),
+        uuid::Uuid::now_v7()
+    ));
+    let applied = place.ok(&["topics", "apply"]).await;
+    assert_eq!(
+        applied.matches("with 2 partitions, kept by 1 brokers").count(),
+        4,
+        "{applied}"
+    );
+    works(&place).await;
+}
+
+#[tokio::test]
 async fn a_broker_without_an_address_is_a_mistake_in_the_configuration() {
     let place = Place::new();
     place.configure("[modules.hello]\nbroker = \"kafka\"\n[[routes]]\nname = \"a\"\nto = \"redis\"\n");
