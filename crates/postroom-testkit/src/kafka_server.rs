@@ -32,7 +32,6 @@ const WHICH_VERSIONS: &[u8] = &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff
 const SETTINGS: &str = "\
 process.roles=broker,controller
 node.id=1
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
 auto.create.topics.enable=false
@@ -50,8 +49,10 @@ share.coordinator.state.topic.min.isr=1
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
-    /// For clients, and for the controller.
-    ports: [u16; 2],
+    /// For clients, for the controller, and for clients that have to show something.
+    ports: [u16; 3],
+    /// The protocol of that third one, and its settings.
+    guard: Option<(String, String)>,
     /// Whom it runs as when we are root.
     user: Option<(u32, u32)>,
     process: Option<Process>,
@@ -59,10 +60,20 @@ pub struct Server {
 
 /// Starts a server.
 pub async fn kafka() -> Server {
+    start(None).await
+}
+
+/// Starts a server with one more listener, named GUARDED, that speaks `SSL` or `SASL_PLAINTEXT` and has these settings.
+pub async fn kafka_guarded(protocol: &str, settings: &str) -> Server {
+    start(Some((protocol.to_owned(), settings.to_owned()))).await
+}
+
+async fn start(guard: Option<(String, String)>) -> Server {
     let folder = Path::new(&variable("POSTROOM_TEST_SERVICES_DIR")).join(Uuid::now_v7().simple().to_string());
     let mut server = Server {
         folder,
-        ports: [0; 2],
+        ports: [0; 3],
+        guard,
         user: None,
         process: None,
     };
@@ -78,7 +89,13 @@ pub async fn kafka() -> Server {
 impl Server {
     /// Its address.
     pub fn url(&self) -> String {
-        let [port, _] = self.ports;
+        let [port, ..] = self.ports;
+        format!("kafka://127.0.0.1:{port}")
+    }
+
+    /// The address of the guarded listener.
+    pub fn guarded_url(&self) -> String {
+        let [.., port] = self.ports;
         format!("kafka://127.0.0.1:{port}")
     }
 
@@ -126,7 +143,7 @@ impl Server {
 
     /// Whether it answers a request.
     fn is_answering(&self) -> bool {
-        let [port, _] = self.ports;
+        let [port, ..] = self.ports;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let ask = || -> std::io::Result<()> {
             let mut stream = TcpStream::connect_timeout(&address, LOOK)?;
@@ -138,7 +155,7 @@ impl Server {
     }
 
     fn install(&mut self) -> Result<()> {
-        self.ports = [free_port()?, free_port()?];
+        self.ports = [free_port()?, free_port()?, free_port()?];
         self.user = user("nobody")?;
         fs::create_dir_all(&self.folder).map_err(|source| failed("make the server's folder", source))?;
         fs::write(self.folder.join("server.properties"), self.settings())
@@ -164,14 +181,21 @@ impl Server {
     }
 
     fn settings(&self) -> String {
-        let [broker, controller] = self.ports;
+        let [broker, controller, guarded] = self.ports;
         let data = self.folder.join("data");
+        let (mut protocols, mut open, mut settings) = (String::new(), String::new(), "");
+        if let Some((protocol, own)) = &self.guard {
+            protocols = format!(",GUARDED:{protocol}");
+            open = format!(",GUARDED://127.0.0.1:{guarded}");
+            settings = own;
+        }
         format!(
             "{SETTINGS}\
-             listeners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=BROKER://127.0.0.1:{broker}\n\
+             listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}\n\
+             listeners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}{open}\n\
+             advertised.listeners=BROKER://127.0.0.1:{broker}{open}\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             log.dirs={}\n",
+             log.dirs={}\n{settings}",
             data.display(),
         )
     }

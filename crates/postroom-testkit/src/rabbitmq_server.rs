@@ -35,6 +35,7 @@ const METHOD_FRAME: [u8; 1] = [1];
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
+    settings: String,
     /// For clients, for the node itself, for its port mapper.
     ports: [u16; 3],
     /// Whom it runs as when we are root.
@@ -45,9 +46,15 @@ pub struct Server {
 
 /// Starts a server.
 pub async fn rabbitmq() -> Server {
+    rabbitmq_with("").await
+}
+
+/// Starts a server with these lines in its `rabbitmq.conf` besides the usual.
+pub async fn rabbitmq_with(settings: &str) -> Server {
     let folder = Path::new(&variable("POSTROOM_TEST_SERVICES_DIR")).join(Uuid::now_v7().simple().to_string());
     let mut server = Server {
         folder,
+        settings: settings.to_owned(),
         ports: [0; 3],
         user: None,
         mapper: None,
@@ -129,8 +136,8 @@ impl Server {
         self.user = user("rabbitmq")?;
         fs::create_dir_all(self.folder.join("data")).map_err(|source| failed("make the server's folder", source))?;
         let settings = format!(
-            "listeners.tcp.default = 127.0.0.1:{}\ndisk_free_limit.absolute = 50MB\n",
-            self.ports[0]
+            "listeners.tcp.default = 127.0.0.1:{}\ndisk_free_limit.absolute = 50MB\n{}",
+            self.ports[0], self.settings
         );
         for (name, text) in [
             ("rabbitmq.conf", settings.as_str()),

@@ -282,7 +282,8 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn free_port() -> Result<u16> {
+/// A port that nobody listens on now.
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|source| failed("find a free port", source))?;
     Ok(listener
         .local_addr()

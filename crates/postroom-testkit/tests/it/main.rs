@@ -17,4 +17,5 @@ mod process;
 mod relay;
 mod server;
 mod suite;
+mod tls;
 mod twin;

@@ -89,7 +89,7 @@ impl Broker<KafkaOptions> {
 impl Broker<RabbitMqOptions> {
     /// Gets it ready, if it has an address; connections are made when they are needed.
     pub(crate) fn open(&self) -> Result<Option<RabbitMq>> {
-        let open = |url: &BrokerUrl| RabbitMq::new(url.secret())?.partitions(self.options.partitions);
+        let open = |url: &BrokerUrl| RabbitMq::with_tls(url.secret(), &self.tls)?.partitions(self.options.partitions);
         self.url.as_ref().map(open).transpose()
     }
 }
@@ -97,7 +97,11 @@ impl Broker<RabbitMqOptions> {
 impl Broker<postroom_redis::Options> {
     /// Gets it ready, if it has an address; connections are made when they are needed.
     pub(crate) fn open(&self) -> Result<Option<Redis>> {
-        let open = |url: &BrokerUrl| Redis::open(url.secret(), self.options.clone());
+        let options = || postroom_redis::Options {
+            tls: self.tls.clone(),
+            ..self.options.clone()
+        };
+        let open = |url: &BrokerUrl| Redis::open(url.secret(), options());
         self.url.as_ref().map(open).transpose()
     }
 }

@@ -31,7 +31,7 @@ fn place(broker: Option<(&str, &str)>) -> Place {
 }
 
 /// Orders get their receipts, and what a subscriber fails on for good is a dead letter that can be retried.
-async fn works(place: &Place) {
+pub(crate) async fn works(place: &Place) {
     let up = place.start(&["up"]).await;
     let mut orders = Vec::new();
     for _ in 0..3 {

@@ -11,3 +11,4 @@ mod events;
 mod fault;
 mod harness;
 mod telemetry;
+mod tls;
