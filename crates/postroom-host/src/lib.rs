@@ -9,12 +9,14 @@ mod events;
 mod front;
 mod health;
 mod host;
+mod metrics;
 mod module;
 mod problem;
 mod server;
 
 pub use body::Body;
 pub use host::Host;
+pub use metrics::Metrics;
 pub use module::{EventType, Module};
 pub use problem::Problem;
 pub use server::Server;

@@ -141,4 +141,8 @@ impl Broker for RabbitMq {
     async fn bury(&self, letter: &Letter) -> Result<()> {
         bury::bury(&self.outlet, letter).await
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        Ok(self.lag(group, topics).await?.values().sum())
+    }
 }

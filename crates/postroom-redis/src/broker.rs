@@ -119,6 +119,11 @@ impl Broker for Redis {
         }
         self.0.link.call("bury a dead letter in Redis", call).await
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        let lags = self.lag(group, topics).await?;
+        Ok(lags.iter().map(|lag| lag.unread.unwrap_or(0) + lag.pending).sum())
+    }
 }
 
 impl Core {

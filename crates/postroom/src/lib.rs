@@ -73,4 +73,4 @@ pub use tls::{Identity, Tls};
 pub use topic::Topic;
 pub use trace::adopt_trace;
 pub use upcast::Upcaster;
-pub use vitals::{Line as LineVitals, Vitals};
+pub use vitals::{Counts, Line as LineVitals, Reading, Vitals, Worker};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use postroom::{Inspect, Job, Relay, Vitals};
-use postroom_host::{Host, Module, Server};
+use postroom_host::{Host, Metrics, Module, Server};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,9 @@ impl Daemon {
             store: Arc::clone(store),
             vitals: Arc::clone(&vitals),
         };
-        let server = modules.into_iter().fold(Server::new(host), Server::mount);
+        let metrics = Metrics::new(&host, &relay);
+        let server = Server::new(host).metrics(metrics.clone());
+        let server = modules.into_iter().fold(server, Server::mount);
         let mut daemon = Self {
             stop: CancellationToken::new(),
             parts: JoinSet::new(),
@@ -56,6 +58,7 @@ impl Daemon {
         };
         daemon.add(|stop| async move { Ok(relay.run(stop).await?) });
         daemon.add(|stop| async move { Ok(server.run(listener, stop).await?) });
+        daemon.add(|stop| async move { Ok(metrics.run(stop).await?) });
         Ok(daemon)
     }
 
