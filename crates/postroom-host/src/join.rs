@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Filter, Mode, Relay, Route, Start, Subscriber, To, Topic};
+use postroom::{Broker, Destination, Filter, Relay, Route, Start, Subscriber, To, Topic};
 
 use crate::module::Module;
 
@@ -47,13 +47,14 @@ impl Topics {
 
 /// Joins modules to a relay: the events that any of their subscribers listens to are published to the broker, which is called
 /// `name` here, by one route for each kind of topic, and each subscriber reads the topics of its events. What is in no topic
-/// comes from the log.
-pub fn join_through(
+/// comes from the log. `publisher` opens where a route of this name publishes.
+pub fn join_through<E>(
     mut relay: Relay,
     modules: Vec<&mut Module>,
     topics: &Topics,
     (name, broker): (&str, &Arc<dyn Broker>),
-) -> Relay {
+    publisher: impl Fn(&str, Topic) -> Result<Arc<dyn Destination>, E>,
+) -> Result<Relay, E> {
     let subscribers = || modules.iter().flat_map(|module| &module.subscribers);
     let is_fed = |subscriber: &&Subscriber| !topics.matching(&subscriber.filter).is_empty();
     let groups: Vec<String> = subscribers().filter(is_fed).map(|one| one.group.clone()).collect();
@@ -68,14 +69,15 @@ pub fn join_through(
             true => format!("to-{name}"),
             false => format!("to-{name}-{topic}"),
         };
+        let to = To::Destination(publisher(&route, topic)?);
         relay = relay.route(Route {
             filter: Filter::any_of(events),
             awaits: groups.clone(),
             start: if from_head { Start::Head } else { Start::Beginning },
-            ..Route::new(route, To::Destination(broker.publisher(topic, Mode::default())))
+            ..Route::new(route, to)
         });
     }
-    relay
+    Ok(relay)
 }
 
 fn feed(module: &mut Module, relay: Relay, broker: &Arc<dyn Broker>, brings: &Filter, topics: &Topics) -> Relay {

@@ -1,4 +1,4 @@
-//! The HTTP server: health, a front page and the routes of every module, behind one set of limits.
+//! The HTTP server: health, metrics, a front page and the routes of every module, behind one set of limits.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::events;
 use crate::front::{self, Mounted};
 use crate::health;
 use crate::host::Host;
+use crate::metrics::Metrics;
 use crate::module::Module;
 use crate::problem::Problem;
 
@@ -28,6 +29,9 @@ use crate::problem::Problem;
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// How long a request may take until its response begins, reading its body included.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The format of metrics.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Hosts modules over HTTP.
 #[derive(Debug)]
@@ -64,6 +68,17 @@ impl Server {
             name: module.name,
             events: module.events,
         });
+        self
+    }
+
+    /// Serves these metrics at `/metrics`.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        let page = async move || match metrics.text() {
+            Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+            Err(_never) => Problem::failed().into_response(),
+        };
+        self.routes = self.routes.route("/metrics", get(page));
         self
     }
 

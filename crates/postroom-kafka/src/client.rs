@@ -99,6 +99,11 @@ impl Broker for Kafka {
     async fn bury(&self, letter: &Letter) -> Result<()> {
         crate::bury::bury(&self.shared, letter).await
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        let lags = self.lag(group, topics).await?;
+        Ok(lags.iter().map(|lag| lag.messages).sum())
+    }
 }
 
 impl Shared {

@@ -21,5 +21,5 @@ mod transact;
 
 pub use client::Kafka;
 pub use lag::Lag;
-pub use options::{Login, Mechanism, Options, Security, Tls};
+pub use options::{Login, Mechanism, Options, Security};
 pub use topics::{Difference, TopicSpec};

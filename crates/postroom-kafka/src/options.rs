@@ -1,13 +1,12 @@
 //! How to reach a Kafka, as plain values, and what librdkafka is told of them.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use postroom::{Error, ErrorKind, Result};
+use postroom::{Error, ErrorKind, Result, Tls};
 use rdkafka::ClientConfig;
 
-/// How the connection is secured, and with what it is encrypted when it is.
+/// What is not in this program comes with this.
 const TLS_FEATURE: &str = "build with the cargo feature `tls` of postroom-kafka";
 
 /// How to reach a Kafka.
@@ -22,16 +21,16 @@ pub struct Options {
 }
 
 /// Who we are, and whether others may listen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
     /// A name and a password, if the brokers ask for them.
     pub login: Option<Login>,
-    /// Encryption, if the brokers speak TLS.
+    /// Encryption, if the brokers speak TLS; needs the cargo feature `tls`.
     pub tls: Option<Tls>,
 }
 
 /// A name and a password.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// How they are shown.
     pub mechanism: Mechanism,
@@ -50,15 +49,6 @@ pub enum Mechanism {
     ScramSha256,
     /// SCRAM with SHA-512; needs the cargo feature `tls`.
     ScramSha512,
-}
-
-/// Files of TLS, in PEM; needs the cargo feature `tls`.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// Who is trusted; the system's own list, if none.
-    pub authority: Option<PathBuf>,
-    /// Our own certificate and its key, if the brokers ask for one.
-    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl Options {
@@ -92,8 +82,7 @@ impl Options {
     fn servers(&self) -> Result<String> {
         let wrong = |why: &str| {
             Error::invalid(format!(
-                "{:?} is no address of a Kafka: {why}; write kafka://host:port,host:port",
-                self.url
+                "this is no address of a Kafka: {why}; write kafka://host:port,host:port"
             ))
         };
         let servers = self
@@ -140,22 +129,20 @@ impl Security {
                 .set("sasl.password", &login.password);
         }
         if let Some(tls) = &self.tls {
-            tls.tell(settings);
+            encrypt(tls, settings);
         }
         Ok(())
     }
 }
 
-impl Tls {
-    fn tell(&self, settings: &mut ClientConfig) {
-        if let Some(authority) = &self.authority {
-            settings.set("ssl.ca.location", authority.to_string_lossy());
-        }
-        if let Some((certificate, key)) = &self.certificate {
-            settings
-                .set("ssl.certificate.location", certificate.to_string_lossy())
-                .set("ssl.key.location", key.to_string_lossy());
-        }
+fn encrypt(tls: &Tls, settings: &mut ClientConfig) {
+    if let Some(authority) = &tls.authority {
+        settings.set("ssl.ca.pem", authority);
+    }
+    if let Some(identity) = &tls.identity {
+        settings
+            .set("ssl.certificate.pem", &identity.certificate)
+            .set("ssl.key.pem", &identity.key);
     }
 }
 
@@ -205,6 +192,7 @@ mod tests {
         ] {
             let error = Options::new(bad).settings().unwrap_err();
             assert!(error.report().contains("kafka://host:port"), "{bad:?}: {error:?}");
+            assert!(!error.report().contains("u:p"), "a password is not repeated: {error:?}");
         }
     }
 

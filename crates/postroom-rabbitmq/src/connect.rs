@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Channel, Connection, ConnectionProperties};
 use postroom::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::fault::{cause, step};
+use crate::tls::Encryption;
 
 /// A server that takes no connection by then is away.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -22,6 +23,7 @@ const HEARTBEAT_SECONDS: u16 = 15;
 /// The way to a broker.
 pub(crate) struct Link {
     uri: AMQPUri,
+    tls: Option<Encryption>,
     /// What the broker's operators see.
     name: &'static str,
     state: Mutex<State>,
@@ -36,12 +38,15 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(mut uri: AMQPUri, name: &'static str) -> Self {
+    pub(crate) fn new(mut uri: AMQPUri, tls: Option<Encryption>, name: &'static str) -> Self {
+        // Encrypted by us below the driver, if at all.
+        uri.scheme = AMQPScheme::AMQP;
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
         let limit = u64::try_from(CONNECT_MAX.as_millis()).unwrap_or(u64::MAX);
         uri.query.connection_timeout.get_or_insert(limit);
         Self {
             uri,
+            tls,
             name,
             state: Mutex::default(),
             turn: Semaphore::new(1),
@@ -79,7 +84,13 @@ impl Link {
             ));
         }
         let properties = ConnectionProperties::default().with_connection_name(self.name.into());
-        let connecting = Connection::connect_uri(self.uri.clone(), properties);
+        let uri = self.uri.clone();
+        let connecting = async {
+            match &self.tls {
+                None => Connection::connect_uri(uri, properties).await,
+                Some(tls) => Connection::connect_uri_with_runtime(uri, properties, tls.runtime()).await,
+            }
+        };
         let Ok(connected) = timeout(CONNECT_MAX, connecting).await else {
             self.state().not_before = Some(Instant::now() + SILENCE);
             return Err(Error::new(

@@ -22,6 +22,7 @@ mod parcel;
 mod publish;
 mod session;
 mod subscribe;
+mod tls;
 mod topology;
 mod wave;
 
@@ -30,12 +31,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapin::uri::{AMQPScheme, AMQPUri};
-use postroom::{Broker, Destination, Error, Letter, Mode, Result, Start, Subscription, Topic};
+use postroom::{Broker, Destination, Error, Letter, Mode, Result, Start, Subscription, Tls, Topic};
 
 use crate::connect::Link;
 use crate::outlet::Outlet;
 use crate::publish::Publisher;
 use crate::subscribe::Member;
+use crate::tls::Encryption;
 use crate::topology::{Group, SLOTS};
 
 /// A RabbitMQ. Connects when it is first used, and again by itself.
@@ -48,22 +50,28 @@ pub struct RabbitMq {
 }
 
 impl RabbitMq {
-    /// The broker at `amqp://user:password@host:port/vhost`. Nothing is connected yet.
+    /// The broker at `amqp://user:password@host:port/vhost`, or at `amqps://…`, which the system's authorities vouch for.
+    /// Nothing is connected yet.
     pub fn new(url: &str) -> Result<Self> {
+        Self::with_tls(url, &Tls::default())
+    }
+
+    /// Like [`RabbitMq::new`]; at `amqps://…` it is `tls` that says whom to trust.
+    pub fn with_tls(url: &str, tls: &Tls) -> Result<Self> {
         let uri: AMQPUri = url.parse().map_err(|reason: String| {
             Error::invalid(format!(
                 "this is no address of a RabbitMQ ({reason}); write amqp://user:password@host:port/vhost, the vhost / as %2f"
             ))
         })?;
-        if uri.scheme == AMQPScheme::AMQPS {
-            return Err(Error::invalid(
-                "amqps: this build has no TLS for RabbitMQ; use amqp:// to a TLS proxy beside it",
-            ));
-        }
+        let encryption = match uri.scheme {
+            AMQPScheme::AMQP => None,
+            AMQPScheme::AMQPS => Some(Encryption::new(&uri.authority.host, tls)?),
+        };
+        let link = |name| Link::new(uri.clone(), encryption.clone(), name);
         Ok(Self {
             partitions: 1,
-            outlet: Arc::new(Outlet::new(Link::new(uri.clone(), "postroom publishes"))),
-            inlet: Arc::new(Link::new(uri, "postroom consumes")),
+            outlet: Arc::new(Outlet::new(link("postroom publishes"))),
+            inlet: Arc::new(link("postroom consumes")),
         })
     }
 
@@ -132,5 +140,9 @@ impl Broker for RabbitMq {
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
         bury::bury(&self.outlet, letter).await
+    }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        Ok(self.lag(group, topics).await?.values().sum())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use postroom::{Broker, Destination, Error, ErrorKind, Letter, Mode, Result, Start, Subscription, Topic};
+use postroom::{Broker, Destination, Letter, Mode, Result, Start, Subscription, Topic};
 use redis::Client;
 use tokio_util::task::TaskTracker;
 
@@ -14,6 +14,7 @@ use crate::names::{self, Names};
 use crate::options::Options;
 use crate::publisher::Publisher;
 use crate::script::{self, Call};
+use crate::tls;
 
 /// So many entries are removed from a stream at once at most.
 const TRIM_MAX: u32 = 100_000;
@@ -47,15 +48,9 @@ pub struct Lag {
 }
 
 impl Redis {
-    /// A broker at `redis://[user:password@]host:port/db`. Nothing is connected yet.
+    /// A broker at `redis://[user:password@]host:port/db`, or `rediss://…`, which is encrypted. Nothing is connected yet.
     pub fn open(url: &str, options: Options) -> Result<Self> {
-        let client = Client::open(url).map_err(|error| {
-            Error::caused(
-                ErrorKind::Invalid,
-                "the address of Redis is written redis://host:port/db",
-                error,
-            )
-        })?;
+        let client = tls::client(url, &options.tls)?;
         Ok(Self(Arc::new(Core {
             names: Names::new(&options.prefix)?,
             link: Link::new(&client, options.timeout),
@@ -123,6 +118,11 @@ impl Broker for Redis {
             call = call.arg(name).arg(value);
         }
         self.0.link.call("bury a dead letter in Redis", call).await
+    }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        let lags = self.lag(group, topics).await?;
+        Ok(lags.iter().map(|lag| lag.unread.unwrap_or(0) + lag.pending).sum())
     }
 }
 

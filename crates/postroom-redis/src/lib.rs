@@ -17,6 +17,7 @@ mod names;
 mod options;
 mod publisher;
 mod script;
+mod tls;
 mod wave;
 
 pub use broker::{Lag, Redis};

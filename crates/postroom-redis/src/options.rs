@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use postroom::Tls;
+
 /// How the broker uses its server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What every key begins with, so that programs can share a server: `postroom:`. It holds no braces.
     pub prefix: String,
@@ -24,6 +26,8 @@ pub struct Options {
     pub length_max: Option<u64>,
     /// So many replicas must have an entry before it counts as delivered: 0.
     pub replicas: u32,
+    /// Whom to trust at `rediss://…`: the system's authorities.
+    pub tls: Tls,
 }
 
 impl Default for Options {
@@ -37,6 +41,7 @@ impl Default for Options {
             keep: Duration::from_secs(3600),
             length_max: None,
             replicas: 0,
+            tls: Tls::default(),
         }
     }
 }

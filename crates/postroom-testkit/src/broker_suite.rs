@@ -89,6 +89,7 @@ macro_rules! broker_suite {
             what_is_no_event_is_handed_out_too
             a_dead_letter_says_where_from_and_why
             a_slow_member_loses_nothing
+            what_waits_for_a_group_is_counted
         }
     };
     ($open:path; $($clause:ident)*) => {
@@ -240,6 +241,31 @@ pub async fn what_is_published_is_received_whole_in_both_modes(mut site: impl Si
         assert_eq!(shown(&event), shown(&sent.event), "{mode:?}");
         assert_eq!(messages[0].origin.topic, topic);
     }
+}
+
+/// People who watch see how far a group is behind.
+pub async fn what_waits_for_a_group_is_counted(mut site: impl Site) {
+    /// A broker may count a mark of its own for each of the three partitions.
+    const MARKS: u64 = 3;
+    let (topic, group) = (topic_of(&mut site).await, group());
+    drop(join(&site, &group, &topic, Start::Beginning).await);
+    publish(&publisher(&site, &topic, Mode::Binary), &entries(0, 30, 5)).await;
+    let topics = [topic.clone()];
+    let until = async |is_so: fn(u64) -> bool| {
+        let mut waiting = u64::MAX;
+        let looking = async {
+            while !is_so(waiting) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                waiting = site.broker().waiting(&group, &topics).await.expect("a number");
+            }
+        };
+        let is_seen = timeout(PATIENCE, looking).await.is_ok();
+        assert!(is_seen, "{waiting} wait");
+    };
+    until(|waiting| (30..=30 + MARKS).contains(&waiting)).await;
+    let mut member = join(&site, &group, &topic, Start::Beginning).await;
+    receive(&mut member, 30).await;
+    until(|waiting| waiting <= MARKS).await;
 }
 
 /// Contract 1: order by key, over many messages.

@@ -201,7 +201,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The account of this name when we are root, nobody in particular otherwise.
-fn user(name: &str) -> Result<Option<(u32, u32)>> {
+pub(crate) fn user(name: &str) -> Result<Option<(u32, u32)>> {
     let me = fs::metadata("/proc/self").map_err(|source| failed("find out who we are", source))?;
     if me.uid() != 0 {
         return Ok(None);

@@ -19,19 +19,33 @@ const WHICH_VERSIONS: &[u8] = &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff
 #[derive(Debug)]
 pub struct Server {
     home: Home,
-    /// For clients, and for the controller.
-    ports: [u16; 2],
+    /// For clients, for the controller, and for clients that have to show something.
+    ports: [u16; 3],
+    /// The protocol of that third one, and its settings.
+    guard: Option<(String, String)>,
 }
 
 /// Starts a server.
 pub async fn kafka() -> Server {
-    demand("Kafka", Server::create().await)
+    demand("Kafka", Server::create(None).await)
+}
+
+/// Starts a server with one more listener, named GUARDED, that speaks `SSL` or `SASL_PLAINTEXT` and has these settings.
+pub async fn kafka_guarded(protocol: &str, settings: &str) -> Server {
+    let guard = Some((protocol.to_owned(), settings.to_owned()));
+    demand("Kafka", Server::create(guard).await)
 }
 
 impl Server {
     /// Its address.
     pub fn url(&self) -> String {
-        let [port, _] = self.ports;
+        let [port, ..] = self.ports;
+        format!("kafka://127.0.0.1:{port}")
+    }
+
+    /// The address of the guarded listener.
+    pub fn guarded_url(&self) -> String {
+        let [.., port] = self.ports;
         format!("kafka://127.0.0.1:{port}")
     }
 
@@ -49,17 +63,18 @@ impl Server {
     /// until it answers.
     pub async fn restart(&mut self) -> Result<()> {
         self.stop().await?;
-        let [port, _] = self.ports;
+        let [port, ..] = self.ports;
         let mut server = self.java();
         server.args(["kafka.Kafka", "server.properties"]);
         let answer = || ready(ask::<4>(port, WHICH_VERSIONS).map(|_length| ()));
         self.home.start(&mut server, answer).await
     }
 
-    async fn create() -> Result<Self> {
+    async fn create(guard: Option<(String, String)>) -> Result<Self> {
         let mut server = Self {
             home: Home::create(Some("nobody"))?,
             ports: free_ports()?,
+            guard,
         };
         server.home.write("server.properties", &server.settings())?;
         let mut format = server.java();
@@ -71,12 +86,27 @@ impl Server {
 
     /// As the Kafka that all tests share, at other ports.
     fn settings(&self) -> String {
-        let [broker, controller] = self.ports;
-        format!(
+        let [broker, controller, _] = self.ports;
+        let plain = format!(
             include_str!("../../../xtask/kafka/server.properties"),
             broker = broker,
             controller = controller,
             data = self.home.path("data").display(),
+        );
+        format!("{plain}{}", self.guard())
+    }
+
+    /// The settings of the third listener; of a key that is set twice the later one counts.
+    fn guard(&self) -> String {
+        let Some((protocol, settings)) = &self.guard else {
+            return String::new();
+        };
+        let [broker, controller, guarded] = self.ports;
+        let open = format!("BROKER://127.0.0.1:{broker},GUARDED://127.0.0.1:{guarded}");
+        format!(
+            "listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:{protocol}\n\
+             listeners={open},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners={open}\n{settings}"
         )
     }
 

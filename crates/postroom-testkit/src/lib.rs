@@ -6,6 +6,7 @@
 //! same workload and the same checker.
 
 pub mod broker_suite;
+pub mod certificate;
 pub mod destination_suite;
 pub mod feed;
 pub mod fresh;

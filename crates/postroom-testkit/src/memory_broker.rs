@@ -155,6 +155,17 @@ impl Broker for MemoryBroker {
         state.letters.push(letter.clone());
         Ok(())
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        let state = self.state();
+        state.check()?;
+        let of_topic = |topic: &String| {
+            let done = state.groups.get(&(group.to_owned(), topic.clone())).copied();
+            let all = state.topics.get(topic).map_or(0, Vec::len);
+            all.saturating_sub(done.unwrap_or(0)) as u64
+        };
+        Ok(topics.iter().map(of_topic).sum())
+    }
 }
 
 impl State {

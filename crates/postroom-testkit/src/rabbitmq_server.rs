@@ -37,7 +37,12 @@ struct Ports {
 
 /// Starts a server.
 pub async fn rabbitmq() -> Server {
-    demand("RabbitMQ", Server::create().await)
+    rabbitmq_with("").await
+}
+
+/// Starts a server with these lines in its `rabbitmq.conf` besides the usual.
+pub async fn rabbitmq_with(settings: &str) -> Server {
+    demand("RabbitMQ", Server::create(settings).await)
 }
 
 impl Server {
@@ -74,11 +79,12 @@ impl Server {
             .map_err(|source| Error::caused(ErrorKind::Failed, "wait for rabbitmqctl", source))?
     }
 
-    async fn create() -> Result<Self> {
+    async fn create(settings: &str) -> Result<Self> {
         let home = Home::create(Some("rabbitmq"))?;
         let [client, node, mapper] = free_ports()?;
         let ports = Ports { client, node, mapper };
-        let settings = format!("listeners.tcp.default = 127.0.0.1:{client}\ndisk_free_limit.absolute = 50MB\n");
+        let settings =
+            format!("listeners.tcp.default = 127.0.0.1:{client}\ndisk_free_limit.absolute = 50MB\n{settings}");
         home.write("rabbitmq.conf", &settings)?;
         home.write("enabled_plugins", "[].\n")?;
         home.write("rabbitmq-env.conf", "")?;

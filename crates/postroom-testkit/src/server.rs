@@ -85,7 +85,7 @@ impl Server {
             Kind::Postgres => "postgres",
             Kind::Mariadb => "mysql",
         };
-        let [port] = free_ports()?;
+        let port = free_port()?;
         let mut server = Self {
             kind,
             home: Home::create(Some(account))?,
@@ -166,6 +166,12 @@ impl Drop for Server {
             }
         }
     }
+}
+
+/// A port that nobody listens on now.
+pub fn free_port() -> Result<u16> {
+    let [port] = free_ports()?;
+    Ok(port)
 }
 
 /// Connects once.

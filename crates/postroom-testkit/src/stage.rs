@@ -2,10 +2,11 @@
 
 #![expect(clippy::panic, reason = "a test harness: a test whose stage breaks has failed")]
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Broker, Inspect, Relay, Result};
+use postroom::{Broker, Inspect, Mode, Relay, Result};
 use postroom_host::{Host, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -34,7 +35,10 @@ impl Stage {
         let mut relay = Relay::new(Arc::clone(&store) as _).lease_ttl(LEASE);
         let topics = Topics::of(&modules);
         if let Some(broker) = &broker {
-            relay = join_through(relay, modules.iter_mut().collect(), &topics, ("broker", broker));
+            let publisher = |_route: &str, topic| Ok::<_, Infallible>(broker.publisher(topic, Mode::default()));
+            let fed = modules.iter_mut().collect();
+            let Ok(joined) = join_through(relay, fed, &topics, ("broker", broker), publisher);
+            relay = joined;
         }
         relay = modules.iter_mut().fold(relay, |relay, module| module.join(relay));
         let host = Host {

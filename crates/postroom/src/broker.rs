@@ -32,6 +32,10 @@ pub trait Broker: fmt::Debug + Send + Sync {
     /// Keeps a copy where the broker's own tools look for dead letters (`{topic}.DLT` and the like), with where it came from
     /// and why. The dead letter that operators act on is the one in the store.
     async fn bury(&self, letter: &Letter) -> Result<()>;
+
+    /// About how many messages wait for a group that has joined: those it has not been handed, and in some brokers those it has
+    /// not acknowledged and marks of the broker's own. For people who watch; not to be asked often.
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64>;
 }
 
 /// A member of a group.

@@ -28,7 +28,7 @@ use crate::pulse::Heart;
 use crate::route::{Lanes, Route, Source, To};
 use crate::subscriber::Subscriber;
 use crate::table;
-use crate::vitals::Vitals;
+use crate::vitals::{Counts, Vitals, Worker};
 
 /// Messages taken at once.
 const BATCH: usize = 500;
@@ -100,10 +100,12 @@ impl Consumer {
 
     /// Consumes until `stop`. A broker or a store that is away is waited for.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        self.vitals.stands_by(&self.name());
         let mut backoff = Backoff::default();
         while !stop.is_cancelled() {
             if let Err(error) = self.session(&stop, &mut backoff).await {
                 tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                self.vitals.stands_by(&self.name());
                 self.vitals.behind(&self.name(), Some(&error.report()));
                 backoff.wait(&stop).await;
             }
@@ -112,8 +114,12 @@ impl Consumer {
         Ok(())
     }
 
-    fn name(&self) -> String {
-        format!("{} (consumer)", self.route.name)
+    fn name(&self) -> Worker {
+        Worker {
+            route: self.route.name.clone(),
+            shard: None,
+            is_consumer: true,
+        }
     }
 
     fn shard(&self) -> Shard {
@@ -131,7 +137,8 @@ impl Consumer {
             return Ok(());
         };
         let mut subscription = joined?;
-        self.vitals.moved(&self.name(), 0);
+        self.vitals.works(&self.name());
+        self.vitals.moved(&self.name(), Counts::default());
         self.joined.send_modify(|groups| {
             groups.insert(self.route.name.clone());
         });
@@ -228,7 +235,10 @@ impl Consumer {
             roll: rand::random(),
         };
         let settlement = judge.page(&judged, &lanes);
-        let (settled, delivered) = (settlement.settled, settlement.delivered);
+        let (settled, mut counts) = (settlement.settled, settlement.counts());
+        let is_passed = |item: &&Item| item.broken.is_none() && !self.is_for_us(&item.entry);
+        let passed = items.iter().take(settled).filter(is_passed).count() as u64;
+        counts.delivered = counts.delivered.saturating_sub(passed);
         if settled == 0 {
             return Ok(0);
         }
@@ -236,7 +246,7 @@ impl Consumer {
         tx.commit()
             .await
             .map_err(|source| Error::db("commit what was consumed", source))?;
-        self.vitals.moved(&self.name(), delivered);
+        self.vitals.moved(&self.name(), counts);
         bury(&*self.broker, &self.letters(items, &dead)).await;
         Ok(settled)
     }

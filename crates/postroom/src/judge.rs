@@ -11,6 +11,7 @@ use crate::outbox::Entry;
 use crate::parked::{Parked, Parking};
 use crate::retry::Verdict;
 use crate::route::{Dead, Lane, Lanes, Ordering, Route};
+use crate::vitals::Counts;
 
 /// How much of an error is kept.
 const ERROR_CHARS_MAX: usize = 4_000;
@@ -36,6 +37,21 @@ pub(crate) struct Settlement {
     pub(crate) left: HashSet<Key>,
     /// The destination cannot be reached: nothing is settled, the route waits.
     pub(crate) down: Option<String>,
+}
+
+impl Settlement {
+    /// What it is for those who count.
+    pub(crate) fn counts(&self) -> Counts {
+        let is_failure = |row: &&Parked| row.state == Parking::Retry && row.error.is_some();
+        let failed = self.park.iter().chain(&self.change).filter(is_failure).count() + self.dead.len();
+        Counts {
+            delivered: self.delivered,
+            failed: failed as u64,
+            retried: 0,
+            parked: self.park.len() as u64,
+            dead: self.dead.len() as u64,
+        }
+    }
 }
 
 /// The circumstances of a verdict.

@@ -43,6 +43,7 @@ mod settle;
 mod subscriber;
 pub mod table;
 mod task;
+mod tls;
 mod topic;
 mod trace;
 mod upcast;
@@ -71,7 +72,8 @@ pub use route::{Dead, Filter, Lane, Ordering, Route, Source, Start, To};
 /// The transaction a handler works in.
 pub use sea_orm::DatabaseTransaction;
 pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
+pub use tls::{Identity, Tls};
 pub use topic::Topic;
 pub use trace::adopt_trace;
 pub use upcast::Upcaster;
-pub use vitals::{Line as LineVitals, Vitals};
+pub use vitals::{Counts, Line as LineVitals, Reading, Vitals, Worker};

@@ -24,7 +24,7 @@ use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
 use crate::settle::settle;
 use crate::table;
 use crate::trace::{self, Step};
-use crate::vitals::Vitals;
+use crate::vitals::{Counts, Vitals, Worker};
 
 /// A route with this many parked rows reads no further until some are gone: memory and tables stay bounded when a
 /// destination refuses everything.
@@ -37,7 +37,7 @@ const LAZY_SETTLE: Duration = Duration::from_secs(1);
 /// What a line works with, and how it hears of news.
 #[derive(Debug)]
 pub(crate) struct Line {
-    pub(crate) name: String,
+    pub(crate) name: Worker,
     pub(crate) route: Arc<Route>,
     pub(crate) shard: Shard,
     pub(crate) feed: Arc<Feed>,
@@ -74,9 +74,11 @@ enum Turn {
 impl Line {
     /// Works the shard whenever the lease is ours, until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        self.vitals.stands_by(&self.name);
         self.until_joined(&stop).await;
         while let Some(epoch) = self.leased(&stop).await {
             tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
+            self.vitals.works(&self.name);
             self.hold(epoch, &stop).await;
             self.vitals.left(&self.name);
         }
@@ -220,7 +222,7 @@ impl Line {
             return Ok(Turn::Idle); // the keeper renews or somebody else takes over
         }
         if work.is_paused {
-            self.vitals.moved(&self.name, 0);
+            self.vitals.moved(&self.name, Counts::default());
             return Ok(Turn::Idle);
         }
         let is_due = work.next_due.is_some_and(|due| due <= Instant::now());
@@ -246,7 +248,7 @@ impl Line {
         }
         let slice = self.feed.read(work.position).await?;
         if slice.next() == work.position {
-            self.vitals.moved(&self.name, 0);
+            self.vitals.moved(&self.name, Counts::default());
             self.settle_lazily(work, LAZY_SETTLE).await?;
             return Ok(Turn::Idle);
         }
@@ -294,7 +296,7 @@ impl Line {
         settlement: Settlement,
     ) -> Result<()> {
         let parked = settlement.park.len() as u64;
-        let delivered = settlement.delivered;
+        let counts = settlement.counts();
         let soonest = settlement
             .park
             .iter()
@@ -315,7 +317,7 @@ impl Line {
             let due = Instant::now() + delay;
             work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
         }
-        self.vitals.moved(&self.name, delivered);
+        self.vitals.moved(&self.name, counts);
         Ok(())
     }
 
@@ -357,7 +359,11 @@ impl Line {
     }
 
     async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
-        let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
+        let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
+        let counts = Counts {
+            retried: counts.delivered + counts.failed,
+            ..counts
+        };
         let letters = match &self.route.from {
             Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
             Source::Outbox => Vec::new(),
@@ -377,8 +383,9 @@ impl Line {
         for key in freed {
             work.lanes.remove(&Lane::Key(key));
         }
-        if gone > 0 {
-            self.vitals.moved(&self.name, delivered);
+        match gone {
+            0 => self.vitals.tried(&self.name, counts),
+            _ => self.vitals.moved(&self.name, counts),
         }
         if let Source::Broker { broker, .. } = &self.route.from {
             consumer::bury(&**broker, &letters).await;

@@ -25,6 +25,14 @@ impl Prefixed {
         format!("{prefix}x").parse::<Topic>()?;
         Ok(Self { broker, prefix })
     }
+
+    fn own(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn owns(&self, names: &[String]) -> Vec<String> {
+        names.iter().map(|name| self.own(name)).collect()
+    }
 }
 
 #[async_trait]
@@ -34,13 +42,15 @@ impl Broker for Prefixed {
     }
 
     async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        let own = |name: &str| format!("{}{name}", self.prefix);
-        let topics: Vec<String> = topics.iter().map(|topic| own(topic)).collect();
-        self.broker.subscribe(&own(group), &topics, start).await
+        self.broker.subscribe(&self.own(group), &self.owns(topics), start).await
     }
 
     /// A message's origin has the prefix already.
     async fn bury(&self, letter: &Letter) -> Result<()> {
         self.broker.bury(letter).await
+    }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        self.broker.waiting(&self.own(group), &self.owns(topics)).await
     }
 }

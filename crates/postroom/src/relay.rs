@@ -23,7 +23,7 @@ use crate::route::{Route, Source, Start, To};
 use crate::schedule;
 use crate::subscriber::Subscriber;
 use crate::table;
-use crate::vitals::Vitals;
+use crate::vitals::{Vitals, Worker};
 
 /// Delivers what the outbox holds. Run as many as you like on one database: each route shard is worked by one at a time.
 ///
@@ -89,6 +89,11 @@ impl Relay {
         self
     }
 
+    /// Its routes, so far.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
     /// How the relay is doing, for health checks.
     pub fn vitals(&self) -> Arc<Vitals> {
         Arc::clone(&self.vitals)
@@ -118,10 +123,10 @@ impl Relay {
                     number,
                 };
                 let line = Line {
-                    name: if route.shards == 1 {
-                        route.name.clone()
-                    } else {
-                        format!("{}/{number}", route.name)
+                    name: Worker {
+                        route: route.name.clone(),
+                        shard: (route.shards > 1).then_some(number),
+                        is_consumer: false,
                     },
                     route: Arc::clone(&route),
                     lease: keeper.slot(shard.clone()),

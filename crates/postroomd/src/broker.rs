@@ -6,10 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use postroom::{Broker, Prefixed};
+use postroom::{Broker, Destination, Mode, Prefixed, Topic};
 use postroom_kafka::{Kafka, TopicSpec};
-use postroom_rabbitmq::RabbitMq;
-use postroom_redis::Redis;
 
 use crate::config;
 
@@ -33,12 +31,19 @@ impl BrokerKind {
         }
     }
 
-    fn schemes(self) -> &'static [&'static str] {
+    /// How addresses begin: one that is not encrypted, one that is.
+    fn schemes(self) -> [&'static str; 2] {
         match self {
-            Self::Kafka => &["kafka"],
-            Self::RabbitMq => &["amqp", "amqps"],
-            Self::Redis => &["redis", "rediss"],
+            Self::Kafka => ["kafka", "kafka+ssl"],
+            Self::RabbitMq => ["amqp", "amqps"],
+            Self::Redis => ["redis", "rediss"],
         }
+    }
+
+    /// How an address begins whose connections are encrypted.
+    pub(crate) fn encrypted(self) -> &'static str {
+        let [_, encrypted] = self.schemes();
+        encrypted
     }
 }
 
@@ -66,6 +71,9 @@ impl BrokerUrl {
             let rest = text.strip_prefix(*scheme).and_then(|rest| rest.strip_prefix("://"));
             rest.is_some_and(|host| !host.is_empty())
         };
+        if kind == BrokerKind::Kafka && text.contains('@') {
+            return Err("a name and a password have their own place: [brokers.kafka.sasl]".to_owned());
+        }
         if kind.schemes().iter().any(is_right) {
             return Ok(Self(text.to_owned()));
         }
@@ -78,6 +86,12 @@ impl BrokerUrl {
     /// With its password.
     pub(crate) fn secret(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it asks for TLS.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let scheme = self.0.split("://").next().unwrap_or_default();
+        BrokerKind::ALL.into_iter().any(|kind| kind.encrypted() == scheme)
     }
 }
 
@@ -105,21 +119,31 @@ pub(crate) struct BrokerAddress {
 
 impl BrokerAddress {
     pub(crate) fn open(&self) -> Result<Arc<dyn Broker>> {
-        connect(self.kind, &self.url)
+        Ok(Arc::clone(Brokers::open(&self.config())?.get(self.kind)?))
+    }
+
+    /// A configuration that has this broker alone.
+    fn config(&self) -> config::Brokers {
+        let mut brokers = config::Brokers::default();
+        let url = match self.kind {
+            BrokerKind::Kafka => &mut brokers.kafka.url,
+            BrokerKind::RabbitMq => &mut brokers.rabbitmq.url,
+            BrokerKind::Redis => &mut brokers.redis.url,
+        };
+        *url = Some(self.url.clone());
+        brokers
     }
 
     /// Makes a topic of three partitions, on a broker that has such.
     pub(crate) async fn create_topic(&self, name: &str) -> Result<()> {
-        if self.kind == BrokerKind::Kafka {
+        if let Some(kafka) = self.config().kafka.open()? {
             let spec = TopicSpec {
                 name: name.to_owned(),
                 partitions: 3,
                 replication: 1,
                 config: BTreeMap::new(),
             };
-            Kafka::new(&postroom_kafka::Options::new(self.secret()))?
-                .apply(&[spec])
-                .await?;
+            kafka.apply(&[spec]).await?;
         }
         Ok(())
     }
@@ -151,38 +175,61 @@ impl fmt::Display for BrokerAddress {
 }
 
 /// The brokers with an address.
-#[derive(Debug)]
-pub(crate) struct Brokers(HashMap<BrokerKind, Arc<dyn Broker>>);
+#[derive(Debug, Default)]
+pub(crate) struct Brokers {
+    open: HashMap<BrokerKind, Arc<dyn Broker>>,
+    /// Kafka with its prefix, if routes publish there in transactions.
+    transactional: Option<(Kafka, String)>,
+}
 
 impl Brokers {
     /// Gets them ready; connections are made when they are needed.
-    pub(crate) fn open(brokers: &config::Brokers) -> Result<Self> {
-        let mut open = HashMap::new();
-        for kind in BrokerKind::ALL {
-            let config::Broker { url, prefix } = brokers.get(kind);
-            if let Some(url) = url {
-                let broker = connect(kind, url).with_context(|| format!("use {kind} at {url}"))?;
-                let broker: Arc<dyn Broker> = Arc::new(Prefixed::new(broker, prefix)?);
-                open.insert(kind, broker);
+    pub(crate) fn open(config: &config::Brokers) -> Result<Self> {
+        let config::Brokers { kafka, rabbitmq, redis } = config;
+        let mut brokers = Self::default();
+        if let Some(open) = kafka.open().context("use kafka")? {
+            if kafka.options.is_transactional {
+                brokers.transactional = Some((open.clone(), kafka.prefix.clone()));
             }
+            brokers.add(BrokerKind::Kafka, Arc::new(open), &kafka.prefix)?;
         }
-        Ok(Self(open))
+        if let Some(open) = rabbitmq.open().context("use rabbitmq")? {
+            brokers.add(BrokerKind::RabbitMq, Arc::new(open), &rabbitmq.prefix)?;
+        }
+        if let Some(open) = redis.open().context("use redis")? {
+            brokers.add(BrokerKind::Redis, Arc::new(open), &redis.prefix)?;
+        }
+        Ok(brokers)
+    }
+
+    fn add(&mut self, kind: BrokerKind, broker: Arc<dyn Broker>, prefix: &str) -> Result<()> {
+        self.open.insert(kind, Arc::new(Prefixed::new(broker, prefix)?));
+        Ok(())
     }
 
     /// A broker by its kind.
     pub(crate) fn get(&self, kind: BrokerKind) -> Result<&Arc<dyn Broker>> {
-        self.0
+        self.open
             .get(&kind)
             .with_context(|| format!("{kind} has no address; add [brokers.{kind}] with its url"))
     }
-}
 
-fn connect(kind: BrokerKind, url: &BrokerUrl) -> Result<Arc<dyn Broker>> {
-    Ok(match kind {
-        BrokerKind::Kafka => Arc::new(Kafka::new(&postroom_kafka::Options::new(url.secret()))?),
-        BrokerKind::RabbitMq => Arc::new(RabbitMq::new(url.secret())?),
-        BrokerKind::Redis => Arc::new(Redis::open(url.secret(), postroom_redis::Options::default())?),
-    })
+    /// Where a route publishes. Kafka's transactions are told apart by the route's name.
+    pub(crate) fn publisher(
+        &self,
+        kind: BrokerKind,
+        route: &str,
+        topic: Topic,
+        mode: Mode,
+    ) -> Result<Arc<dyn Destination>> {
+        match &self.transactional {
+            Some((kafka, prefix)) if kind == BrokerKind::Kafka => {
+                let own = Arc::new(kafka.transactional(format!("{prefix}{route}")));
+                Ok(Prefixed::new(own, prefix)?.publisher(topic, mode))
+            }
+            _ => Ok(self.get(kind)?.publisher(topic, mode)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +244,27 @@ mod tests {
         check(BrokerKind::Kafka, "kafka://a:1,b:2", "kafka://a:1,b:2");
         check(BrokerKind::RabbitMq, "amqp://me:pass@host:1/%2f", "amqp://…@host:1/%2f");
         check(BrokerKind::Redis, "rediss://:p@ss@host/", "rediss://…@host/");
+        check(BrokerKind::Kafka, "kafka+ssl://a:1", "kafka+ssl://a:1");
         assert!(BrokerUrl::parse(BrokerKind::Kafka, "amqp://a").is_err());
+        assert!(BrokerUrl::parse(BrokerKind::Kafka, "kafka://me:pass@a:1").is_err());
         assert!(BrokerUrl::parse(BrokerKind::Redis, "redis://").is_err());
+    }
+
+    #[test]
+    fn transactions_are_told_apart_by_prefix_and_route() {
+        let publishers = |producer: &str| {
+            let toml = format!("[brokers.kafka]\nurl = \"kafka://a:1\"\nprefix = \"shop-\"\nproducer = \"{producer}\"");
+            let config = config::Config::read(&toml, []).unwrap();
+            let brokers = Brokers::open(&config.brokers).unwrap();
+            let publisher = brokers.publisher(BrokerKind::Kafka, "orders", Topic::default(), Mode::default());
+            format!("{:?}", publisher.unwrap())
+        };
+        let own = publishers("transactional");
+        assert!(
+            own.contains("\"shop-orders\"") && own.starts_with("Transactor"),
+            "{own}"
+        );
+        let shared = publishers("idempotent");
+        assert!(shared.starts_with("Publisher"), "{shared}");
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration: typed values with defaults, read once from `postroom.toml` and `POSTROOM__SECTION__KEY`.
 
+mod broker;
 mod read;
 mod route;
 mod section;
@@ -12,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::broker::{BrokerKind, BrokerUrl};
+use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
 use crate::store::StoreUrl;
 
+pub(crate) use broker::Brokers;
 pub(crate) use route::{Destination, Route};
 
 /// Every key with its default, as `postroom config print` shows it.
@@ -25,6 +27,8 @@ pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
 const FILE: &str = "postroom.toml";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Of a relay's lease, and of those that a broker knows.
+const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,33 +88,6 @@ pub(crate) struct Retention {
     pub(crate) outbox: Duration,
     pub(crate) inbox: Duration,
     pub(crate) archive: bool,
-}
-
-/// `[brokers]`: a broker without an address is not there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Brokers {
-    pub(crate) kafka: Broker,
-    pub(crate) rabbitmq: Broker,
-    pub(crate) redis: Broker,
-}
-
-/// `[brokers.kafka]` and its like.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Broker {
-    pub(crate) url: Option<BrokerUrl>,
-    /// Stands before every topic and group.
-    pub(crate) prefix: String,
-}
-
-impl Brokers {
-    /// A broker's settings.
-    pub(crate) fn get(&self, kind: BrokerKind) -> &Broker {
-        match kind {
-            BrokerKind::Kafka => &self.kafka,
-            BrokerKind::RabbitMq => &self.rabbitmq,
-            BrokerKind::Redis => &self.redis,
-        }
-    }
 }
 
 /// `[modules]`: what is said about each, by its name.

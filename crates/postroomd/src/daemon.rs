@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use postroom::{Inspect, Job, Relay, Vitals};
-use postroom_host::{Catalogue, Host, Module, Server, Topics, join_through};
+use postroom::{Inspect, Job, Mode, Relay, Vitals};
+use postroom_host::{Catalogue, Host, Metrics, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -49,9 +49,9 @@ impl Daemon {
             store: Arc::clone(store),
             vitals: Arc::clone(&vitals),
         };
-        let server = modules
-            .into_iter()
-            .fold(Server::new(host).catalogue(&catalogue), Server::mount);
+        let metrics = Metrics::new(&host, &relay);
+        let server = Server::new(host).metrics(metrics.clone()).catalogue(&catalogue);
+        let server = modules.into_iter().fold(server, Server::mount);
         let mut daemon = Self {
             stop: CancellationToken::new(),
             parts: JoinSet::new(),
@@ -59,6 +59,7 @@ impl Daemon {
         };
         daemon.add(|stop| async move { Ok(relay.run(stop).await?) });
         daemon.add(|stop| async move { Ok(server.run(listener, stop).await?) });
+        daemon.add(|stop| async move { Ok(metrics.run(stop).await?) });
         Ok(daemon)
     }
 
@@ -101,7 +102,8 @@ fn join(mut relay: Relay, modules: &mut [Module], config: &Config, brokers: &Bro
         let is_fed = |module: &&mut Module| config.modules.broker(module.name) == Some(kind);
         let fed: Vec<&mut Module> = modules.iter_mut().filter(is_fed).collect();
         if !fed.is_empty() {
-            relay = join_through(relay, fed, &topics, (kind.name(), brokers.get(kind)?));
+            let publisher = |route: &str, topic| brokers.publisher(kind, route, topic, Mode::default());
+            relay = join_through(relay, fed, &topics, (kind.name(), brokers.get(kind)?), publisher)?;
         }
     }
     Ok(modules.iter_mut().fold(relay, |relay, module| module.join(relay)))

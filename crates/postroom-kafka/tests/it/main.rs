@@ -13,6 +13,7 @@ use postroom_testkit::broker_suite::Published;
 use postroom_testkit::feed::Feed;
 use postroom_testkit::{Fresh, fresh};
 
+mod guard;
 mod offset;
 mod publish;
 mod rebalance;

@@ -7,4 +7,5 @@ mod restart;
 mod site;
 mod speed;
 mod suite;
+mod tls;
 mod wire;

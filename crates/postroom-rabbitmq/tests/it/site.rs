@@ -188,6 +188,10 @@ impl Broker for Noted {
         self.seen.lock().expect("no panic").insert(pair);
         self.broker.bury(letter).await
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        self.broker.waiting(group, topics).await
+    }
 }
 
 impl Drop for Noted {

@@ -12,6 +12,7 @@ mod lease;
 mod memory;
 mod server;
 mod site;
+mod tls;
 mod trim;
 
 mod suite {

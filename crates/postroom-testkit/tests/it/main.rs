@@ -18,4 +18,5 @@ mod process;
 mod relay;
 mod server;
 mod suite;
+mod tls;
 mod twin;

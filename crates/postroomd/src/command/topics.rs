@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use postroom::Filter;
 use postroom_host::Module;
-use postroom_kafka::{Difference, Kafka, Options, TopicSpec};
+use postroom_kafka::{Difference, TopicSpec};
 use serde_json::json;
 
 use crate::broker::BrokerKind;
@@ -17,20 +17,14 @@ use crate::{module, output};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topics {
     /// Say what is missing or different; changes nothing
-    Plan(Wanted),
+    Plan(Told),
     /// Create what is missing and add partitions and settings; deletes nothing
-    Apply(Wanted),
+    Apply(Told),
 }
 
-/// What each topic should have.
-#[derive(Debug, Args)]
-pub(crate) struct Wanted {
-    /// Partitions of each topic; they can be added later, never taken away
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(i32).range(1..=10_000))]
-    partitions: i32,
-    /// How many brokers keep each partition
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=100))]
-    replication: i32,
+/// How it is told.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Told {
     /// For programs
     #[arg(long)]
     json: bool,
@@ -38,36 +32,26 @@ pub(crate) struct Wanted {
 
 impl Topics {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let (wanted, applies) = match &self {
-            Self::Plan(wanted) => (wanted, false),
-            Self::Apply(wanted) => (wanted, true),
+        let kafka = config.brokers.kafka.open()?;
+        let kafka = kafka.context("there is no Kafka; add [brokers.kafka] with its url")?;
+        let specs = specs(config);
+        let (differences, told) = match self {
+            Self::Plan(told) => (kafka.plan(&specs).await?, told),
+            Self::Apply(told) => (kafka.apply(&specs).await?, told),
         };
-        let broker = config.brokers.get(BrokerKind::Kafka);
-        let url = broker
-            .url
-            .as_ref()
-            .context("there is no Kafka; add [brokers.kafka] with its url")?;
-        let kafka = Kafka::new(&Options::new(url.secret()))?;
-        let specs = wanted.specs(config, &broker.prefix);
-        let differences = if applies {
-            kafka.apply(&specs).await?
-        } else {
-            kafka.plan(&specs).await?
-        };
-        report(&specs, &differences, wanted.json)
+        report(&specs, &differences, told.json)
     }
 }
 
-impl Wanted {
-    fn specs(&self, config: &Config, prefix: &str) -> Vec<TopicSpec> {
-        let spec = |name: String| TopicSpec {
-            name: format!("{prefix}{name}"),
-            partitions: self.partitions,
-            replication: self.replication,
-            config: BTreeMap::new(),
-        };
-        names(config, &module::enabled(config)).into_iter().map(spec).collect()
-    }
+fn specs(config: &Config) -> Vec<TopicSpec> {
+    let broker = &config.brokers.kafka;
+    let spec = |name: String| TopicSpec {
+        name: format!("{}{name}", broker.prefix),
+        partitions: broker.options.partitions,
+        replication: broker.options.replication,
+        config: BTreeMap::new(),
+    };
+    names(config, &module::enabled(config)).into_iter().map(spec).collect()
 }
 
 /// The topics of every route that leads to Kafka and every module that is fed by it, with a place for dead letters each.

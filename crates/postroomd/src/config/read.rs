@@ -1,12 +1,10 @@
 //! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
 
-use std::time::Duration;
-
 use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Broker, Brokers, Config, Format, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, route,
+    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, broker, route,
     value,
 };
 
@@ -14,7 +12,6 @@ use crate::broker::BrokerKind;
 use crate::module;
 
 const PREFIX: &str = "POSTROOM__";
-const LEASE_MIN: Duration = Duration::from_secs(1);
 
 pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Config, Vec<String>> {
     let mut table: Table = toml
@@ -64,11 +61,7 @@ fn read_root(root: &mut Section<'_>) -> Config {
             let names = module::BUILT_IN.iter().map(|(name, _)| *name);
             Modules(names.map(|name| (name, read_module(modules, name))).collect())
         }),
-        brokers: root.section("brokers", |brokers| Brokers {
-            kafka: read_broker(brokers, "kafka", BrokerKind::Kafka),
-            rabbitmq: read_broker(brokers, "rabbitmq", BrokerKind::RabbitMq),
-            redis: read_broker(brokers, "redis", BrokerKind::Redis),
-        }),
+        brokers: root.section("brokers", broker::read),
         routes: route::read_all(root),
     }
 }
@@ -80,17 +73,10 @@ fn read_module(modules: &mut Section<'_>, name: &'static str) -> ModuleSettings 
     })
 }
 
-fn read_broker(brokers: &mut Section<'_>, key: &'static str, kind: BrokerKind) -> Broker {
-    brokers.section(key, |section| Broker {
-        url: section.take("url", value::broker_url(kind)),
-        prefix: section.take("prefix", value::prefix).unwrap_or_default(),
-    })
-}
-
-/// Whoever goes to a broker needs its address.
+/// Whoever goes to a broker needs its address, and transactions need a route in one piece.
 fn check_brokers(root: &mut Section<'_>, config: &Config) {
     let mut missing = |key: String, kind: BrokerKind| {
-        if config.brokers.get(kind).url.is_none() {
+        if config.brokers.url(kind).is_none() {
             root.wrong(
                 &key,
                 &format!("{kind} has no address; add [brokers.{kind}] with its url"),
@@ -105,6 +91,14 @@ fn check_brokers(root: &mut Section<'_>, config: &Config) {
     for (at, route) in config.routes.iter().enumerate() {
         if let route::Destination::Broker(kind) = &route.to {
             missing(format!("routes[{at}].to"), *kind);
+        }
+    }
+    for (at, route) in config.routes.iter().enumerate() {
+        let is_to_kafka = route.to == route::Destination::Broker(BrokerKind::Kafka);
+        if config.brokers.kafka.options.is_transactional && is_to_kafka && route.shards > 1 {
+            let says =
+                "must be 1 with producer = \"transactional\": relays that share a route would fence off each other";
+            root.wrong(&format!("routes[{at}].shards"), says);
         }
     }
 }

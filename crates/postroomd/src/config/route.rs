@@ -93,7 +93,7 @@ impl Route {
         let destination: Arc<dyn postroom::Destination> = match &self.to {
             Destination::Null => Arc::new(Null),
             Destination::Log => Arc::new(Log::new(&self.name)),
-            Destination::Broker(kind) => brokers.get(*kind)?.publisher(self.topic.clone(), self.mode),
+            Destination::Broker(kind) => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode)?,
             Destination::Http(hook) => Arc::new(hook.open(self.mode)?),
         };
         Ok(postroom::Route {
@@ -226,7 +226,9 @@ fn read_retry(section: &mut Section<'_>) -> Retry {
     }
     Retry {
         delays,
-        attempts_max: section.take("attempts_max", attempts).unwrap_or(default.attempts_max),
+        attempts_max: section
+            .take("attempts_max", value::limit)
+            .unwrap_or(default.attempts_max),
         age_max: section.take("age_max", value::duration),
     }
 }
@@ -289,14 +291,4 @@ fn destination(value: &Value) -> Result<Destination, String> {
             "must be \"kafka\", \"rabbitmq\", \"redis\", \"http\", \"log\" or \"null\", not {value}"
         )),
     }
-}
-
-fn attempts(value: &Value) -> Result<Option<u32>, String> {
-    if value.as_str() == Some("unlimited") {
-        return Ok(None);
-    }
-    let number = value::number(1..=u32::MAX)(value);
-    number
-        .map(Some)
-        .map_err(|_out_of_range| format!("must be a number from 1 on, or \"unlimited\", not {value}"))
 }

@@ -101,12 +101,37 @@ impl<'a> Section<'a> {
         self.nested(key, table, read)
     }
 
+    /// Like [`Section::section`], but an absent table is none.
+    pub(super) fn section_if_any<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Option<T> {
+        if self.table.contains_key(key) {
+            return Some(self.section(key, read));
+        }
+        self.known.push(key);
+        None
+    }
+
     /// Reads a table that lies at `key` inside this one.
     pub(super) fn nested<T>(&mut self, key: &str, table: Table, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let mut section = Section::new(&self.path_of(key), table, self.mistakes);
         let value = read(&mut section);
         section.finish();
         value
+    }
+
+    /// The keys that were asked for.
+    pub(super) fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
+    /// A key that must not be here; what was asked for is not touched.
+    pub(super) fn refuse(&mut self, key: &str, says: &str) {
+        if self.table.remove(key).is_some() {
+            self.wrong(key, says);
+        }
     }
 
     /// Whether every key so far was right, so that it makes sense to compare them.

@@ -1,5 +1,6 @@
 //! Single values of the configuration. Each error says what is allowed.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -116,14 +117,41 @@ pub(super) fn one_of<T: Copy>(choices: &[(&'static str, T)]) -> impl Fn(&Value) 
 }
 
 /// A whole number within limits.
-pub(super) fn number(limits: RangeInclusive<u32>) -> impl Fn(&Value) -> Result<u32, String> {
+pub(super) fn number<T>(limits: RangeInclusive<T>) -> impl Fn(&Value) -> Result<T, String>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
     move |value| {
         value
             .as_integer()
-            .and_then(|number| u32::try_from(number).ok())
+            .and_then(|number| T::try_from(number).ok())
             .filter(|number| limits.contains(number))
             .ok_or_else(|| must_be(&format!("a number from {} to {}", limits.start(), limits.end()), value))
     }
+}
+
+/// How often at most, or none for ever.
+pub(super) fn limit(value: &Value) -> Result<Option<u32>, String> {
+    if value.as_str() == Some("unlimited") {
+        return Ok(None);
+    }
+    let number = number(1..=u32::MAX)(value);
+    number
+        .map(Some)
+        .map_err(|_out_of_range| must_be("a number from 1 on, or \"unlimited\"", value))
+}
+
+/// A text that is not repeated when it is wrong.
+pub(super) fn secret(value: &Value) -> Result<String, String> {
+    let says = "must be a text; one of digits alone has quotes, in the environment too: '\"1234\"'";
+    let text = value.as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned).ok_or_else(|| says.to_owned())
+}
+
+/// What a file holds.
+pub(super) fn file(value: &Value) -> Result<String, String> {
+    let path = text(value)?;
+    std::fs::read_to_string(&path).map_err(|error| format!("{path} cannot be read: {error}"))
 }
 
 /// A whole number and its unit.

@@ -31,7 +31,7 @@ fn place(broker: Option<(&str, &str)>) -> Place {
 }
 
 /// Orders get their receipts, and what a subscriber fails on for good is a dead letter that can be retried.
-async fn works(place: &Place) {
+pub(crate) async fn works(place: &Place) {
     let up = place.start(&["up"]).await;
     let mut orders = Vec::new();
     for _ in 0..3 {
@@ -83,6 +83,23 @@ async fn it_works_through_kafka_once_its_topics_are_there() {
     place.ok(&["topics", "apply"]).await;
     let plan = place.ok(&["topics", "plan"]).await;
     assert!(plan.contains("4 topics, nothing to do"), "{plan}");
+    works(&place).await;
+}
+
+#[tokio::test]
+async fn it_works_through_kafka_in_transactions_on_topics_as_configured() {
+    let place = Place::new();
+    place.configure(&format!(
+        "[modules.hello]\nbroker = \"kafka\"\n[brokers.kafka]\nurl = \"{}\"\nprefix = \"test-{}-\"\nproducer = \"transactional\"\npartitions = 2\n",
+        variable("POSTROOM_TEST_KAFKA_URL"),
+        uuid::Uuid::now_v7()
+    ));
+    let applied = place.ok(&["topics", "apply"]).await;
+    assert_eq!(
+        applied.matches("with 2 partitions, kept by 1 brokers").count(),
+        4,
+        "{applied}"
+    );
     works(&place).await;
 }
 

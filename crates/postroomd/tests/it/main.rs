@@ -11,4 +11,6 @@ mod dead_letters;
 mod events;
 mod fault;
 mod harness;
+mod metrics;
 mod telemetry;
+mod tls;

@@ -1,0 +1,27 @@
+//! What an encrypted connection needs beside an address. Adapters hand it to their drivers; reading files is the caller's part.
+
+use std::fmt;
+
+/// Whom to trust and who we are, in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificates of who vouches for the server; the system's own list, if none are given.
+    pub authority: Option<String>,
+    /// Who we are, if the server asks.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate and its private key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, with those that link it to an authority behind it.
+    pub certificate: String,
+    /// Its key; not part of what is printed.
+    pub key: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
