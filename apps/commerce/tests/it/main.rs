@@ -40,8 +40,11 @@ macro_rules! on_every_way {
     };
 }
 
+mod cache;
 mod counting;
+mod dead;
 mod event;
 mod refusal;
+mod run;
 mod sale;
 mod shop;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{Broker, Message, Position, Prefixed, Start, inspect};
+use postroom::{Broker, Inspect, Message, Position, Prefixed, Start, inspect};
 use postroom_kafka::{Kafka, Options, TopicSpec};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
@@ -83,7 +83,7 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open(fresh: Fresh, topics: Option<OwnTopics>) -> Self {
-        let stage = stage(&fresh, topics.as_ref()).await;
+        let stage = stage(fresh.store(), topics.as_ref()).await;
         Self {
             fresh,
             topics,
@@ -249,9 +249,9 @@ impl Shop {
 }
 
 /// The shop's module at work on this store.
-pub(crate) async fn stage(fresh: &Fresh, topics: Option<&OwnTopics>) -> Stage {
+pub(crate) async fn stage(store: Arc<dyn Inspect>, topics: Option<&OwnTopics>) -> Stage {
     let broker = topics.map(OwnTopics::broker);
-    Stage::open(fresh.store(), vec![commerce::module()], broker).await
+    Stage::open(store, vec![commerce::module()], broker).await
 }
 
 pub(crate) async fn call(client: &Client, url: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
