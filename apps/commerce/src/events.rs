@@ -33,7 +33,7 @@ impl DomainEvent for OrderPaidEventV1 {
     }
 }
 
-/// Somebody likes a product. The likes of one product stay in order.
+/// Somebody likes a product. What one user does to one product stays in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LikeCreatedEventV1 {

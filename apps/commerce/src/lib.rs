@@ -81,3 +81,8 @@ fn patient(mut subscriber: Subscriber, idempotency: Idempotency) -> Subscriber {
     };
     subscriber
 }
+
+/// The guide's example is a program that runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/new-event.md")]
+struct NewEventGuide;

@@ -16,7 +16,7 @@ on_every_way! {
 }
 
 /// Somebody else's event, as a foreign system brings it.
-async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
+pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
     let event = json!({
         "specversion": "1.0", "id": uuid::Uuid::now_v7(), "source": "/bank", "type": format!("loopers.{kind}.v1"),
         "subject": subject, "datacontenttype": "application/json", "data": payload,
@@ -29,7 +29,7 @@ async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
 }
 
 /// The dead letter of a group, once there is one.
-async fn letter(shop: &Shop, group: &str) -> DeadLetter {
+pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
     let which = Selection {
         route: Some(group.to_owned()),
         ..Selection::default()

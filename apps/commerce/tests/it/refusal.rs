@@ -6,11 +6,16 @@ use serde_json::{Value, json};
 use crate::shop::Shop;
 
 on_every_store! {
-    a_request_that_breaks_a_rule_is_a_problem_and_changes_nothing
+    a_product_like_or_view_that_breaks_a_rule_is_refused
+    an_order_that_breaks_a_rule_is_refused
     a_payment_that_is_refused_takes_nothing
 }
 
-async fn check(shop: &Shop, (method, path): (Method, &str), body: Value, (status, code): (u16, &str)) {
+const INVALID: (u16, &str) = (422, "invalid");
+const NOTHING: (u16, &str) = (404, "not_found");
+const UNKNOWN: (u16, &str) = (404, "unknown_product");
+
+async fn check(shop: &Shop, method: Method, path: &str, body: Value, (status, code): (u16, &str)) {
     let (answered, problem) = shop.call(method.clone(), path, body.clone()).await;
     assert_eq!(
         (answered, problem["code"].as_str()),
@@ -20,128 +25,81 @@ async fn check(shop: &Shop, (method, path): (Method, &str), body: Value, (status
     assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
 }
 
-async fn a_request_that_breaks_a_rule_is_a_problem_and_changes_nothing(shop: Shop) {
+async fn a_product_like_or_view_that_breaks_a_rule_is_refused(shop: Shop) {
     let product = shop.product(100, 1).await;
-    let (order, _) = shop.order(7, &[(product, 1)]).await;
-    let products = "/commerce/products";
-    let new = |name: &str, price: i64, stock: i64| json!({ "name": name, "price": price, "stock": stock });
-    let invalid = (422, "invalid");
-    check(&shop, (Method::POST, products), new("", 1, 1), invalid).await;
-    check(&shop, (Method::POST, products), new("lamp", -1, 1), invalid).await;
-    check(&shop, (Method::POST, products), new("lamp", 1, -1), invalid).await;
-    check(&shop, (Method::POST, products), json!({ "name": "lamp" }), invalid).await;
-    check(
-        &shop,
-        (Method::POST, products),
-        json!({ "name": "lamp", "price": 1, "stock": 1, "x": 1 }),
-        invalid,
-    )
-    .await;
-    check(&shop, (Method::POST, products), Value::Null, (415, "media_type")).await;
-    check(&shop, (Method::GET, "/commerce/products?after=x"), Value::Null, invalid).await;
-    check(&shop, (Method::GET, "/commerce/products?page=1"), Value::Null, invalid).await;
-
-    let unknown = (404, "unknown_product");
-    let user = || json!({ "userId": 7 });
-    check(&shop, (Method::GET, "/commerce/products/99"), Value::Null, unknown).await;
-    check(
-        &shop,
-        (Method::GET, "/commerce/products/lamp"),
-        Value::Null,
-        (404, "not_found"),
-    )
-    .await;
-    check(
-        &shop,
-        (Method::GET, "/commerce/products/99/metrics"),
-        Value::Null,
-        unknown,
-    )
-    .await;
-    check(
-        &shop,
-        (Method::PUT, "/commerce/products/99/likes/7"),
-        Value::Null,
-        unknown,
-    )
-    .await;
-    check(
-        &shop,
-        (Method::DELETE, "/commerce/products/99/likes/7"),
-        Value::Null,
-        unknown,
-    )
-    .await;
-    check(&shop, (Method::POST, "/commerce/products/99/views"), user(), unknown).await;
-    let likes = format!("{products}/{product}/likes");
-    check(&shop, (Method::PUT, &format!("{likes}/0")), Value::Null, invalid).await;
-    check(
-        &shop,
-        (Method::PUT, &format!("{likes}/ada")),
-        Value::Null,
-        (404, "not_found"),
-    )
-    .await;
-    let views = format!("{products}/{product}/views");
-    check(&shop, (Method::POST, &views), json!({ "userId": 0 }), invalid).await;
-    check(&shop, (Method::POST, &views), json!({}), invalid).await;
-
-    let orders = (Method::POST, "/commerce/orders");
-    let lines = |lines: Value| json!({ "userId": 7, "lines": lines });
-    let line = |product_id: i64, quantity: i64| json!({ "productId": product_id, "quantity": quantity });
-    check(&shop, orders.clone(), lines(json!([])), invalid).await;
-    check(&shop, orders.clone(), lines(json!([line(product, 0)])), invalid).await;
-    check(
-        &shop,
-        orders.clone(),
-        lines(json!([line(product, 1), line(product, 1)])),
-        invalid,
-    )
-    .await;
-    check(
-        &shop,
-        orders.clone(),
-        lines(json!([line(product, 1), line(99, 1)])),
-        unknown,
-    )
-    .await;
-    check(
-        &shop,
-        orders.clone(),
-        json!({ "userId": -7, "lines": [line(product, 1)] }),
-        invalid,
-    )
-    .await;
-    check(&shop, orders, lines(json!("lamp")), invalid).await;
-    check(
-        &shop,
-        (Method::GET, "/commerce/orders/99"),
-        Value::Null,
-        (404, "unknown_order"),
-    )
-    .await;
-    check(
-        &shop,
-        (Method::GET, "/commerce/orders/x"),
-        Value::Null,
-        (404, "not_found"),
-    )
-    .await;
-    check(
-        &shop,
-        (Method::POST, "/commerce/orders/99/payment"),
-        json!({ "amount": 1 }),
-        (404, "unknown_order"),
-    )
-    .await;
-    let payment = format!("/commerce/orders/{order}/payment");
-    check(&shop, (Method::POST, &payment), json!({ "amount": "much" }), invalid).await;
+    for (body, expected) in [
+        (json!({ "name": "", "price": 1, "stock": 1 }), INVALID),
+        (json!({ "name": "lamp", "price": -1, "stock": 1 }), INVALID),
+        (json!({ "name": "lamp", "price": 1, "stock": -1 }), INVALID),
+        (json!({ "name": "lamp", "price": 1.5, "stock": 1 }), INVALID),
+        (json!({ "name": "lamp" }), INVALID),
+        (json!({ "name": "lamp", "price": 1, "stock": 1, "x": 1 }), INVALID),
+        (Value::Null, (415, "media_type")),
+    ] {
+        check(&shop, Method::POST, "/commerce/products", body, expected).await;
+    }
+    for (method, path, expected) in [
+        (Method::GET, "?after=x".to_owned(), INVALID),
+        (Method::GET, "?page=1".to_owned(), INVALID),
+        (Method::GET, "/99".to_owned(), UNKNOWN),
+        (Method::GET, "/lamp".to_owned(), NOTHING),
+        (Method::GET, "/99/metrics".to_owned(), UNKNOWN),
+        (Method::PUT, "/99/likes/7".to_owned(), UNKNOWN),
+        (Method::DELETE, "/99/likes/7".to_owned(), UNKNOWN),
+        (Method::PUT, format!("/{product}/likes/0"), INVALID),
+        (Method::PUT, format!("/{product}/likes/ada"), NOTHING),
+        (Method::POST, format!("/{product}/likes/7"), (405, "method")),
+    ] {
+        check(
+            &shop,
+            method,
+            &format!("/commerce/products{path}"),
+            Value::Null,
+            expected,
+        )
+        .await;
+    }
+    let views = |product: i64| format!("/commerce/products/{product}/views");
+    check(&shop, Method::POST, &views(99), json!({ "userId": 7 }), UNKNOWN).await;
+    check(&shop, Method::POST, &views(product), json!({ "userId": 0 }), INVALID).await;
+    check(&shop, Method::POST, &views(product), json!({}), INVALID).await;
 
     assert_eq!(shop.emitted().await, Vec::<String>::new());
-    let listed = shop.get(products).await;
+    let listed = shop.get("/commerce/products").await;
     assert_eq!(listed["products"].as_array().unwrap().len(), 1, "{listed}");
-    let (second, _) = shop.order(7, &[(product, 1)]).await;
-    assert_eq!(second, order + 1, "what was refused has used up no number");
+    assert_eq!(
+        shop.product(100, 1).await,
+        product + 1,
+        "what was refused has used up no number"
+    );
+}
+
+async fn an_order_that_breaks_a_rule_is_refused(shop: Shop) {
+    let product = shop.product(100, 1).await;
+    let (order, _) = shop.order(7, &[(product, 1)]).await;
+    let line = |product_id: i64, quantity: i64| json!({ "productId": product_id, "quantity": quantity });
+    for (user, lines, expected) in [
+        (7, json!([]), INVALID),
+        (7, json!([line(product, 0)]), INVALID),
+        (7, json!([line(product, 1001)]), INVALID),
+        (7, json!([line(product, 1), line(product, 1)]), INVALID),
+        (7, json!([line(product, 1), line(99, 1)]), UNKNOWN),
+        (-7, json!([line(product, 1)]), INVALID),
+        (7, json!("lamp"), INVALID),
+    ] {
+        let body = json!({ "userId": user, "lines": lines });
+        check(&shop, Method::POST, "/commerce/orders", body, expected).await;
+    }
+    let unknown = (404, "unknown_order");
+    check(&shop, Method::GET, "/commerce/orders/99", Value::Null, unknown).await;
+    check(&shop, Method::GET, "/commerce/orders/x", Value::Null, NOTHING).await;
+    let pay = |order: i64| format!("/commerce/orders/{order}/payment");
+    check(&shop, Method::POST, &pay(99), json!({ "amount": 1 }), unknown).await;
+    check(&shop, Method::POST, &pay(order), json!({ "amount": "much" }), INVALID).await;
+
+    assert_eq!(shop.emitted().await, Vec::<String>::new());
+    let (next, _) = shop.order(7, &[(product, 1)]).await;
+    assert_eq!(next, order + 1, "what was refused has used up no number");
 }
 
 async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {
@@ -149,19 +107,13 @@ async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {
     let (order, amount) = shop.order(7, &[(plenty, 3), (few, 3)]).await;
     let payment = format!("/commerce/orders/{order}/payment");
     let pay = |amount: i64| json!({ "amount": amount });
-    check(
-        &shop,
-        (Method::POST, &payment),
-        pay(amount - 1),
-        (422, "amount_mismatch"),
-    )
-    .await;
-    check(&shop, (Method::POST, &payment), pay(amount), (409, "out_of_stock")).await;
-    let listed = shop.get("/commerce/products").await;
-    assert_eq!(
-        (&listed["products"][0]["stock"], &listed["products"][1]["stock"]),
-        (&json!(10), &json!(2))
-    );
+    check(&shop, Method::POST, &payment, pay(amount - 1), (422, "amount_mismatch")).await;
+    check(&shop, Method::POST, &payment, pay(amount), (409, "out_of_stock")).await;
+    let stocks = async || {
+        let listed = shop.get("/commerce/products").await;
+        [0, 1].map(|at| listed["products"][at]["stock"].as_i64().unwrap())
+    };
+    assert_eq!(stocks().await, [10, 2]);
     assert_eq!(
         shop.get(&format!("/commerce/orders/{order}")).await["paymentId"],
         Value::Null
@@ -172,9 +124,10 @@ async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {
     let payment = format!("/commerce/orders/{order}/payment");
     let paid = shop.post(&payment, pay(amount)).await;
     assert_eq!((&paid["orderId"], &paid["amount"]), (&json!(order), &json!(360)));
-    check(&shop, (Method::POST, &payment), pay(amount), (409, "already_paid")).await;
+    check(&shop, Method::POST, &payment, pay(amount), (409, "already_paid")).await;
     let shown = shop.get(&format!("/commerce/orders/{order}")).await;
     assert_eq!(shown["paymentId"], paid["paymentId"]);
+    assert_eq!(stocks().await, [7, 0]);
     assert_eq!(
         shop.emitted().await,
         ["loopers.order.paid.v1", "loopers.stock.depleted.v1"]

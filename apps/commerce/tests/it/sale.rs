@@ -56,7 +56,7 @@ async fn an_order_is_paid_once_by_many_at_once(shop: Shop) {
 /// Pays orders all at once; answers the status and the code of each.
 async fn pay_all(shop: &Shop, orders: &[(i64, i64)]) -> Vec<(u16, String)> {
     let mut buyers = JoinSet::new();
-    for (order, amount) in orders.iter().copied() {
+    for &(order, amount) in orders {
         let url = shop.stage.url.clone();
         buyers.spawn(async move {
             let path = format!("/commerce/orders/{order}/payment");

@@ -55,7 +55,7 @@ impl OwnTopics {
         Self { kafka, prefix }
     }
 
-    fn broker(&self) -> Arc<dyn Broker> {
+    pub(crate) fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(Prefixed::new(Arc::new(self.kafka.clone()), &self.prefix).unwrap())
     }
 

@@ -10,4 +10,5 @@ mod dead_letters;
 mod events;
 mod fault;
 mod harness;
+mod profile;
 mod telemetry;
