@@ -8,18 +8,32 @@ use crate::module::Module;
 
 /// Which events there are, and where each belongs on a broker.
 #[derive(Clone, Debug, Default)]
-pub struct Topics(Vec<(&'static str, Topic)>);
+pub struct Topics {
+    events: Vec<(&'static str, Topic)>,
+    /// What is published there already.
+    published: Vec<(Topic, Filter)>,
+}
 
 impl Topics {
     /// Those of all these modules.
     pub fn of<'a>(modules: impl IntoIterator<Item = &'a Module>) -> Self {
         let of_module = |module: &'a Module| module.events.iter().map(|event| (event.name, module.topic.clone()));
-        Self(modules.into_iter().flat_map(of_module).collect())
+        Self {
+            events: modules.into_iter().flat_map(of_module).collect(),
+            published: Vec::new(),
+        }
+    }
+
+    /// The same, when a route of somebody's own publishes these events to such topics already: nobody else does then.
+    #[must_use]
+    pub fn published_by(mut self, topic: Topic, events: Filter) -> Self {
+        self.published.push((topic, events));
+        self
     }
 
     /// The topics of those events that match, sorted.
     pub fn matching(&self, filter: &Filter) -> Vec<String> {
-        let matching = self.0.iter().filter(|(event, _)| filter.matches(event));
+        let matching = self.events.iter().filter(|(event, _)| filter.matches(event));
         let mut topics: Vec<String> = matching.map(|(event, topic)| topic.of(event)).collect();
         topics.sort();
         topics.dedup();
@@ -29,19 +43,37 @@ impl Topics {
     /// The same events, all in topics of this template.
     #[must_use]
     pub fn all_in(&self, topic: &Topic) -> Self {
-        Self(self.0.iter().map(|(event, _)| (*event, topic.clone())).collect())
+        Self {
+            events: self.events.iter().map(|(event, _)| (*event, topic.clone())).collect(),
+            published: self.published.clone(),
+        }
     }
 
-    /// Each template, with the events that belong there and that somebody wants.
-    fn published(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(Topic, Vec<&'static str>)> {
-        let mut published: Vec<(Topic, Vec<&'static str>)> = Vec::new();
-        for (event, topic) in self.0.iter().filter(|(event, _)| is_wanted(event)) {
-            match published.iter_mut().find(|(known, _)| known == topic) {
+    /// The events that somebody wants.
+    fn wanted(&self, is_wanted: impl Fn(&str) -> bool) -> Filter {
+        Filter::any_of(
+            self.events
+                .iter()
+                .map(|(event, _)| *event)
+                .filter(|event| is_wanted(event)),
+        )
+    }
+
+    /// Each template, with the events of a filter that belong there and that nobody publishes yet.
+    fn unpublished(&self, wanted: &Filter) -> Vec<(Topic, Vec<&'static str>)> {
+        let is_published = |event: &str, topic: &Topic| {
+            let mut published = self.published.iter();
+            published.any(|(to, events)| to == topic && events.matches(event))
+        };
+        let mut unpublished: Vec<(Topic, Vec<&'static str>)> = Vec::new();
+        let events = self.events.iter().filter(|(event, _)| wanted.matches(event));
+        for (event, topic) in events.filter(|(event, topic)| !is_published(event, topic)) {
+            match unpublished.iter_mut().find(|(known, _)| known == topic) {
                 Some((_, events)) => events.push(event),
-                None => published.push((topic.clone(), vec![event])),
+                None => unpublished.push((topic.clone(), vec![event])),
             }
         }
-        published
+        unpublished
     }
 }
 
@@ -59,12 +91,11 @@ pub fn join_through<E>(
     let is_fed = |subscriber: &&Subscriber| !topics.matching(&subscriber.filter).is_empty();
     let groups: Vec<String> = subscribers().filter(is_fed).map(|one| one.group.clone()).collect();
     let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
-    let published = topics.published(|event| subscribers().any(|subscriber| subscriber.filter.matches(event)));
-    let brings = Filter::any_of(published.iter().flat_map(|(_, events)| events.iter().copied()));
+    let brings = topics.wanted(|event| subscribers().any(|subscriber| subscriber.filter.matches(event)));
     for module in modules {
         relay = feed(module, relay, broker, &brings, topics);
     }
-    for (topic, events) in published {
+    for (topic, events) in topics.unpublished(&brings) {
         let route = match topic == Topic::default() {
             true => format!("to-{name}"),
             false => format!("to-{name}-{topic}"),
@@ -100,18 +131,30 @@ mod tests {
     fn topics_follow_from_the_types_that_match() {
         let shop = |event| (event, Topic::default());
         let bank = |event| (event, "bank-events".parse().unwrap());
-        let topics = Topics(vec![
-            shop("shop.order.paid.v1"),
-            shop("shop.order.sent.v1"),
-            shop("shop.like.created.v1"),
-            bank("Posted"),
-        ]);
+        let topics = Topics {
+            events: vec![
+                shop("shop.order.paid.v1"),
+                shop("shop.order.sent.v1"),
+                shop("shop.like.created.v1"),
+                bank("Posted"),
+            ],
+            published: Vec::new(),
+        };
         let of = |pattern: &str| topics.matching(&Filter::any_of([pattern]));
         assert_eq!(of("shop.order.**"), ["order-events"]);
         assert_eq!(of("**"), ["bank-events", "like-events", "order-events"]);
         assert!(of("other.**").is_empty());
-        let published = topics.published(|event| event != "shop.order.sent.v1");
-        let events: Vec<usize> = published.iter().map(|(_, events)| events.len()).collect();
-        assert_eq!(events, [2, 1]);
+        let wanted = topics.wanted(|event| event != "shop.order.sent.v1");
+        let unpublished = |topics: &Topics| -> Vec<usize> {
+            let unpublished = topics.unpublished(&wanted);
+            unpublished.iter().map(|(_, events)| events.len()).collect()
+        };
+        assert_eq!(unpublished(&topics), [2, 1]);
+        let orders = Filter::any_of(["shop.order.**"]);
+        let elsewhere = topics
+            .clone()
+            .published_by("for-others".parse().unwrap(), orders.clone());
+        assert_eq!(unpublished(&elsewhere), [2, 1], "in another topic");
+        assert_eq!(unpublished(&topics.published_by(Topic::default(), orders)), [1, 1]);
     }
 }

@@ -86,6 +86,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str
             .into_table(table::named(tx, Table::Parked))
             .columns(EVENT_COLUMNS.into_iter().chain(columns));
         for row in rows {
+            tell(&shard.route, row);
             let next_at = match row.state {
                 Parking::Retry => db_now_plus(backend, row.delay),
                 Parking::Wait | Parking::Held => Expr::cust("null"),
@@ -259,6 +260,7 @@ pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -
 
 /// Writes down another failed attempt, or that the entry now holds its lane.
 pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) -> Result<()> {
+    tell(route, row);
     let backend = tx.get_database_backend();
     let next_at = match row.state {
         Parking::Retry => db_now_plus(backend, row.delay),
@@ -281,6 +283,16 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) 
         .await
         .map_err(|source| Error::db("update a parked entry", source))?;
     Ok(())
+}
+
+/// Says of an entry that has failed when it is tried again.
+fn tell(route: &str, row: &Parked) {
+    if row.state == Parking::Retry {
+        tracing::info!(
+            route, event = %row.entry.event.id, r#type = %row.entry.event.event_type, attempts = row.attempts,
+            after_ms = row.delay.as_millis(), error = row.error, "entry failed and is tried again"
+        );
+    }
 }
 
 /// Puts the rows of these keys (or of the whole shard) into order: the first of a lane is due unless it is held, the others

@@ -253,6 +253,10 @@ impl Subscriber {
             Idempotency::Inbox => inbox::known(tx, &keys).await.map_err(Failure::first)?,
             Idempotency::Upsert | Idempotency::Natural => HashSet::new(),
         };
+        for (entry, _) in entries.iter().zip(&keys).filter(|(_, key)| known.contains(*key)) {
+            let event = &entry.event;
+            tracing::debug!(group = %self.group, event = %event.id, r#type = %event.event_type, "event was handled before");
+        }
         let (handled, fresh) = match &self.handling {
             Handling::Each(handler) => self.handle_each(tx, &**handler, (entries, &keys), &mut known).await?,
             Handling::Batch(handler) => self.handle_batch(tx, &**handler, (entries, &keys), &mut known).await?,

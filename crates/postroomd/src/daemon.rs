@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use postroom::{Inspect, Job, Mode, Relay, Vitals};
+use postroom::{Inspect, Job, Mode, Relay, Subscriber, Vitals};
 use postroom_host::{Catalogue, Host, Metrics, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{BrokerKind, Brokers};
-use crate::config::Config;
+use crate::config::{Config, Destination, Route};
 use crate::signal::Signals;
 
 /// How long what has begun may take to end after the first signal.
@@ -39,11 +39,14 @@ impl Daemon {
             .lease_ttl(config.relay.lease)
             .job(Job::retention(config.retention.outbox, config.retention.archive))
             .job(Job::inbox_retention(config.retention.inbox));
+        let topics = Topics::of(modules.iter());
         for route in &config.routes {
-            relay = relay.route(route.build(&brokers)?);
+            let mut built = route.build(&brokers)?;
+            built.awaits = readers(route, &modules, config, &topics);
+            relay = relay.route(built);
         }
         let catalogue = Catalogue::of(&modules); // a relay takes the subscribers away
-        relay = join(relay, &mut modules, config, &brokers)?;
+        relay = join(relay, &mut modules, config, (&brokers, topics))?;
         let vitals = relay.vitals();
         let host = Host {
             store: Arc::clone(store),
@@ -95,13 +98,37 @@ impl Daemon {
     }
 }
 
-/// Joins the modules to the relay: straight from the outbox, or through the broker that the configuration names.
-fn join(mut relay: Relay, modules: &mut [Module], config: &Config, brokers: &Brokers) -> Result<Relay> {
-    let topics = Topics::of(modules.iter());
+/// The groups of this process that read what a route publishes to their broker.
+fn readers(route: &Route, modules: &[Module], config: &Config, topics: &Topics) -> Vec<String> {
+    let Destination::Broker(kind) = route.to else {
+        return Vec::new();
+    };
+    let written = topics.all_in(&route.topic).matching(&route.filter());
+    let is_fed = |module: &&Module| config.modules.broker(module.name) == Some(kind);
+    let subscribers = modules.iter().filter(is_fed).flat_map(|module| &module.subscribers);
+    let reads = |one: &&Subscriber| topics.matching(&one.filter).iter().any(|topic| written.contains(topic));
+    subscribers.filter(reads).map(|one| one.group.clone()).collect()
+}
+
+/// Joins the modules to the relay: straight from the outbox, or through the broker that the configuration names. What a
+/// configured route publishes there is not published twice.
+fn join(
+    mut relay: Relay,
+    modules: &mut [Module],
+    config: &Config,
+    (brokers, topics): (&Brokers, Topics),
+) -> Result<Relay> {
     for kind in BrokerKind::ALL {
         let is_fed = |module: &&mut Module| config.modules.broker(module.name) == Some(kind);
         let fed: Vec<&mut Module> = modules.iter_mut().filter(is_fed).collect();
         if !fed.is_empty() {
+            let configured = config
+                .routes
+                .iter()
+                .filter(|route| route.to == Destination::Broker(kind));
+            let topics = configured.fold(topics.clone(), |topics, route| {
+                topics.published_by(route.topic.clone(), route.filter())
+            });
             let publisher = |route: &str, topic| brokers.publisher(kind, route, topic, Mode::default());
             relay = join_through(relay, fed, &topics, (kind.name(), brokers.get(kind)?), publisher)?;
         }

@@ -1,10 +1,12 @@
 //! `postroom serve`: chosen roles of the daemon, for production.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
+use super::up::log_progress;
 use crate::config::Config;
 use crate::daemon::{self, Daemon};
 use crate::signal::Signals;
@@ -43,7 +45,8 @@ impl Serve {
         let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
             return Ok(());
         };
-        let daemon = Daemon::start(&config, &store, module::enabled(&config), listener)?;
+        let mut daemon = Daemon::start(&config, &store, module::enabled(&config), listener)?;
+        daemon.add(|stop| log_progress(Arc::clone(&store), stop));
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
         let outcome = daemon.run(signals).await;
         store.db().close_by_ref().await.context("close the store")?;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use postroom::Filter;
 use postroom_host::Module;
 use postroom_kafka::{Difference, TopicSpec};
 use serde_json::json;
@@ -60,8 +59,7 @@ fn names(config: &Config, modules: &[Module]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for route in &config.routes {
         if route.to == Destination::Broker(BrokerKind::Kafka) {
-            let filter = Filter::any_of(route.patterns.clone());
-            names.extend(topics.all_in(&route.topic).matching(&filter));
+            names.extend(topics.all_in(&route.topic).matching(&route.filter()));
             names.extend(route.topic.fixed().map(str::to_owned));
         }
     }

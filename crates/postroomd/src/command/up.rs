@@ -29,7 +29,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// order something every second. With a store of your own the example stays off, unless you ask for it with --demo.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Up {
-    /// Run the example module and its traffic on any store
+    /// Run the example modules and their traffic on any store
     #[arg(long)]
     demo: bool,
     /// Keep the SQLite file in this folder instead of ./postroom-data
@@ -51,7 +51,7 @@ impl Up {
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
         let url = format!("http://{}", listener.local_addr().context("read the bound address")?);
-        let modules = modules(&config);
+        let modules = modules(&config, self.demo);
         let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
             return Ok(());
         };
@@ -85,10 +85,11 @@ impl Up {
     }
 }
 
-/// The modules, with traffic in those that bring some.
-fn modules(config: &Config) -> Vec<Module> {
+/// The modules, with traffic in those that bring some; in the shop only when somebody asked for a demonstration.
+fn modules(config: &Config, is_demo: bool) -> Vec<Module> {
     let add_traffic = |module: Module| match module.name {
         "hello" => module.job(hello::traffic()),
+        "commerce" if is_demo => module.job(commerce::traffic()),
         _ => module,
     };
     module::enabled(config).into_iter().map(add_traffic).collect()
@@ -108,7 +109,7 @@ async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
 }
 
 /// A log line for each route that has moved, now and then.
-async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
+pub(crate) async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
     let mut known = std::collections::HashMap::new();
     while stop.run_until_cancelled(tokio::time::sleep(PROGRESS)).await.is_some() {
         let status = match postroom::inspect::status(store.as_ref()).await {

@@ -88,6 +88,11 @@ impl Route {
         }
     }
 
+    /// Which events it takes.
+    pub(crate) fn filter(&self) -> Filter {
+        Filter::any_of(self.patterns.clone())
+    }
+
     /// The route as a relay takes it.
     pub(crate) fn build(&self, brokers: &Brokers) -> Outcome<postroom::Route> {
         let destination: Arc<dyn postroom::Destination> = match &self.to {
@@ -97,7 +102,7 @@ impl Route {
             Destination::Http(hook) => Arc::new(hook.open(self.mode)?),
         };
         Ok(postroom::Route {
-            filter: Filter::any_of(self.patterns.clone()),
+            filter: self.filter(),
             ordering: self.ordering,
             retry: self.retry.clone(),
             dead: self.dead,

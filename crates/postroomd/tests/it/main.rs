@@ -12,5 +12,6 @@ mod events;
 mod fault;
 mod harness;
 mod metrics;
+mod profile;
 mod telemetry;
 mod tls;

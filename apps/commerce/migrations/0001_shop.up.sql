@@ -1,0 +1,41 @@
+create table commerce_sequence (
+    name varchar(20) not null primary key,
+    last_id bigint not null
+);
+
+insert into commerce_sequence (name, last_id) values ('product', 0), ('order', 0), ('payment', 0);
+
+create table commerce_product (
+    product_id bigint not null primary key,
+    name varchar(100) not null,
+    price bigint not null,
+    stock bigint not null
+);
+
+create table commerce_like (
+    product_id bigint not null,
+    user_id bigint not null,
+    primary key (product_id, user_id)
+);
+
+create table commerce_order (
+    order_id bigint not null primary key,
+    user_id bigint not null,
+    payment_id bigint
+);
+
+create table commerce_order_line (
+    order_id bigint not null,
+    product_id bigint not null,
+    price bigint not null,
+    quantity bigint not null,
+    primary key (order_id, product_id)
+);
+
+-- A row for each number: the consumers that count likes, sales and views never wait for each other.
+create table commerce_product_metric (
+    product_id bigint not null,
+    metric varchar(10) not null,
+    total bigint not null,
+    primary key (product_id, metric)
+);

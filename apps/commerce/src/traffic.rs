@@ -1,0 +1,82 @@
+//! Customers, so that there is something to see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use postroom::{Job, Outbox, Result, table};
+use sea_orm::DatabaseConnection;
+
+use crate::domain::{Fact, Refusal};
+use crate::events;
+use crate::handlers::{self, Failure};
+
+/// A job that does something in the shop about every second. Most of it goes well; now and then somebody wants more than there
+/// is, and now and then a payment comes for an order that the shop does not have, which ends as a dead letter. A host adds it to
+/// [`crate::module`] when it wants traffic.
+pub fn traffic() -> Job {
+    let visits = Arc::new(AtomicU64::new(0));
+    Job::every("commerce-traffic", Duration::from_secs(1), move |outbox| {
+        let number = visits.fetch_add(1, Ordering::Relaxed);
+        visit(outbox, i64::try_from(number).unwrap_or_default())
+    })
+}
+
+/// The `number`-th visit: every twentieth begins with a new product, which the following visits are about.
+async fn visit(outbox: Arc<dyn Outbox>, number: i64) -> Result<u64> {
+    let db = outbox.db();
+    if number % 40 == 25 {
+        stray_payment(db, -number).await?;
+    }
+    match shop(db, number).await {
+        Ok(()) | Err(Failure::Refused(Refusal::OutOfStock { .. } | Refusal::UnknownProduct(_))) => Ok(1),
+        Err(Failure::Refused(refusal)) => {
+            tracing::warn!(?refusal, "the shop does not do what its own customers want");
+            Ok(0)
+        }
+        Err(Failure::Failed(error)) => Err(error),
+    }
+}
+
+async fn shop(db: &DatabaseConnection, number: i64) -> Result<(), Failure> {
+    let names = ["lamp", "chair", "book", "teapot", "scarf", "clock"];
+    let name = usize::try_from(number / 20)
+        .ok()
+        .and_then(|day| names.get(day % names.len()));
+    if number % 20 == 0 {
+        handlers::add_product(db, name.unwrap_or(&"lamp"), 1_000 + number, 8).await?;
+    }
+    let (product_id, user_id) = (newest(db).await?, 1 + number % 7);
+    handlers::view(db, product_id, user_id).await?;
+    match number % 4 {
+        0 => drop(handlers::like(db, product_id, user_id).await?),
+        1 if number % 8 == 5 => drop(handlers::unlike(db, product_id, user_id).await?),
+        1 => {}
+        _ => {
+            let order = handlers::place_order(db, user_id, &[(product_id, 1 + number % 2)]).await?;
+            handlers::pay(db, order.order_id, order.amount()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The product that was added last.
+async fn newest(db: &DatabaseConnection) -> Result<i64, Failure> {
+    let tx = table::begin(db).await?;
+    let newest = crate::tables::last_id(&tx, "product").await?;
+    tx.commit().await?;
+    Ok(newest)
+}
+
+/// Somebody else's payment: no order of the shop has such a number.
+async fn stray_payment(db: &DatabaseConnection, order_id: i64) -> Result<()> {
+    let tx = table::begin(db).await?;
+    let paid = Fact::OrderPaid {
+        order_id,
+        payment_id: order_id,
+        amount: 0,
+    };
+    events::emit(&tx, vec![paid]).await?;
+    tx.commit().await?;
+    Ok(())
+}

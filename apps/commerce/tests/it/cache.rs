@@ -1,0 +1,79 @@
+//! Products that were read before, and the event that makes the shop forget them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use commerce::{LocalCache, ProductCache};
+use postroom_testkit::fresh;
+use postroom_testkit::stage::Stage;
+use reqwest::{Client, Method};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::shop::{Shop, call};
+
+/// A cache forgets by itself after a minute; what takes less is the event's doing.
+const SOONER: Duration = Duration::from_secs(45);
+
+on_every_way! {
+    c_04_a_sold_out_product_is_forgotten_where_it_was_cached
+}
+
+async fn c_04_a_sold_out_product_is_forgotten_where_it_was_cached(shop: Shop) {
+    let lamp = shop.product(100, 2).await;
+    let path = format!("/commerce/products/{lamp}");
+    let begun = Instant::now();
+    assert_eq!(shop.get(&path).await["stock"], 2);
+    assert_eq!(shop.buy(7, &[(lamp, 1)]).await.0, 201);
+    shop.until_counted(lamp, [0, 1, 0]).await;
+    assert_eq!(
+        shop.get(&path).await["stock"],
+        2,
+        "one is left: what was read before is good enough"
+    );
+    assert_eq!(shop.buy(7, &[(lamp, 1)]).await.0, 201);
+    while shop.get(&path).await["stock"] != 0 {
+        assert!(begun.elapsed() < SOONER, "nobody said that the last one was sold");
+        sleep(Duration::from_millis(20)).await;
+    }
+    shop.deliver_again().await;
+    assert_eq!(shop.get(&path).await["stock"], 0);
+}
+
+/// One process handles the event; the other one is told by the cache they share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_share_a_cache_hear_of_it_together() {
+    let fresh = fresh::postgres().await;
+    let cache: Arc<dyn ProductCache> = Arc::new(LocalCache::default());
+    let open = async |store| Stage::open(store, vec![commerce::module_with(Arc::clone(&cache))], None).await;
+    let (first, second) = (open(fresh.store()).await, open(fresh.second().await).await);
+    let client = Client::new();
+    let at = async |stage: &Stage, method: Method, path: String, body: Value| {
+        let (status, answer) = call(&client, &stage.url, method, &path, body).await;
+        assert!(status < 300, "{path}: {answer}");
+        answer
+    };
+    let lamp = serde_json::json!({ "name": "lamp", "price": 100, "stock": 1 });
+    let lamp = at(&first, Method::POST, "/commerce/products".into(), lamp).await["productId"].clone();
+    let path = format!("/commerce/products/{lamp}");
+    for stage in [&first, &second] {
+        assert_eq!(at(stage, Method::GET, path.clone(), Value::Null).await["stock"], 1);
+    }
+    let order = serde_json::json!({ "userId": 7, "lines": [{ "productId": lamp, "quantity": 1 }] });
+    let order = at(&second, Method::POST, "/commerce/orders".into(), order).await["orderId"].clone();
+    let payment = serde_json::json!({ "amount": 100 });
+    at(
+        &second,
+        Method::POST,
+        format!("/commerce/orders/{order}/payment"),
+        payment,
+    )
+    .await;
+    let begun = Instant::now();
+    for stage in [&first, &second] {
+        while at(stage, Method::GET, path.clone(), Value::Null).await["stock"] != 0 {
+            assert!(begun.elapsed() < SOONER, "one of two processes was not told");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Events that the shop cannot handle: given up after three retries, out of the way of the others, and handled once after all
+//! when the fault is mended.
+
+use std::time::Duration;
+
+use postroom::dead::{self, DeadLetter, Selection};
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::shop::{PATIENCE, Shop};
+
+on_every_way! {
+    c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once_when_it_is_mended
+    c_05_an_event_that_cannot_be_read_is_given_up_at_once
+}
+
+/// Somebody else's event, as a foreign system brings it.
+pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
+    let event = json!({
+        "specversion": "1.0", "id": uuid::Uuid::now_v7(), "source": "/bank", "type": format!("loopers.{kind}.v1"),
+        "subject": subject, "datacontenttype": "application/json", "data": payload,
+    });
+    let request = reqwest::Client::new()
+        .post(format!("{}/api/v1/events", shop.stage.url))
+        .header("content-type", "application/cloudevents+json")
+        .body(event.to_string());
+    assert_eq!(request.send().await.unwrap().status(), 202);
+}
+
+/// The dead letter of a group, once there is one.
+pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
+    let which = Selection {
+        route: Some(group.to_owned()),
+        ..Selection::default()
+    };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut letters = dead::list(shop.fresh.db(), &which, None, 10).await.unwrap();
+        if let Some(letter) = letters.pop() {
+            assert!(letters.is_empty(), "{letters:?}");
+            return letter;
+        }
+        assert!(Instant::now() < until, "{group} does not give up");
+        sleep(Duration::from_millis(30)).await;
+    }
+}
+
+async fn c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once_when_it_is_mended(shop: Shop) {
+    let lamp = shop.product(100, 50).await;
+    foreign(
+        &shop,
+        "order.paid",
+        "4711",
+        json!({ "orderId": 4711, "paymentId": 1, "amount": 200 }),
+    )
+    .await;
+    assert_eq!(shop.buy(7, &[(lamp, 5)]).await.0, 201);
+    shop.until_counted(lamp, [0, 5, 0]).await; // nobody waits for it
+
+    let letter = letter(&shop, "commerce-sales").await;
+    assert_eq!(
+        (letter.attempts, letter.state.as_str()),
+        (4, "dead"),
+        "one try and three more"
+    );
+    assert!(
+        letter
+            .error
+            .contains("order 4711 was paid, but the shop does not have it"),
+        "{}",
+        letter.error
+    );
+    let waited = letter.dead_at - letter.failed_at.unwrap();
+    assert!(waited >= Duration::from_secs(3), "three times a second: {waited}");
+    if let Some(topics) = &shop.topics {
+        let copies = topics.read("order-events.DLT", 1).await;
+        let body: Value = serde_json::from_slice(&copies[0].body).unwrap();
+        assert_eq!((copies.len(), &body["orderId"]), (1, &json!(4711)));
+    }
+
+    let mended = format!(
+        "insert into commerce_order (order_id, user_id, payment_id) values (4711, 8, 1); \
+         insert into commerce_order_line (order_id, product_id, price, quantity) values (4711, {lamp}, 100, 2)"
+    );
+    for statement in mended.split("; ") {
+        shop.fresh.db().execute_unprepared(statement).await.unwrap();
+    }
+    let which = Selection {
+        dead_ids: vec![letter.dead_id],
+        ..Selection::default()
+    };
+    assert_eq!(dead::retry(shop.fresh.db(), &which, "test").await.unwrap(), 1);
+    shop.until_counted(lamp, [0, 7, 0]).await;
+    assert!(
+        dead::retry(shop.fresh.db(), &which, "test").await.is_err(),
+        "it is decided"
+    );
+    shop.deliver_again().await;
+    assert_eq!(shop.metrics(lamp).await, [0, 7, 0]);
+}
+
+async fn c_05_an_event_that_cannot_be_read_is_given_up_at_once(shop: Shop) {
+    let lamp = shop.product(100, 50).await;
+    foreign(&shop, "like.created", &lamp.to_string(), json!({ "userId": 7 })).await;
+    shop.like(lamp, 8, true).await;
+    shop.until_counted(lamp, [1, 0, 0]).await;
+    let letter = letter(&shop, "commerce-likes").await;
+    assert_eq!(letter.attempts, 1, "it would fail again");
+    assert!(letter.error.contains("missing field `productId`"), "{}", letter.error);
+    if let Some(topics) = &shop.topics {
+        assert_eq!(topics.read("like-events.DLT", 1).await.len(), 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! The shop on every store, straight from the outbox and through Kafka, as its customers meet it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test asserts: what it meets in vain has failed"
+)]
+
+/// Makes each function a test on each store, straight from the outbox.
+macro_rules! on_every_store {
+    ($($test:ident)*) => {
+        on_every_store! { sqlite: $($test)* }
+        on_every_store! { postgres: $($test)* }
+        on_every_store! { mysql: $($test)* }
+    };
+    ($store:ident: $($test:ident)*) => {
+        mod $store {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let shop = crate::shop::Shop::open(postroom_testkit::fresh::$store().await, None).await;
+                Box::pin(super::$test(shop)).await;
+            })*
+        }
+    };
+}
+
+/// The same, and on PostgreSQL through Kafka.
+macro_rules! on_every_way {
+    ($($test:ident)*) => {
+        on_every_store! { $($test)* }
+        mod postgres_through_kafka {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let kafka = crate::shop::OwnTopics::create().await;
+                let shop = crate::shop::Shop::open(postroom_testkit::fresh::postgres().await, Some(kafka)).await;
+                Box::pin(super::$test(shop)).await;
+            })*
+        }
+    };
+}
+
+mod cache;
+mod counting;
+mod dead;
+mod event;
+mod guide;
+mod log;
+mod new_event;
+mod refusal;
+mod run;
+mod sale;
+mod shop;

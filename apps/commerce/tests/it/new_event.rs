@@ -1,0 +1,75 @@
+//! A new event and a new subscriber, added where the shop's module is put together and nowhere else.
+
+use std::time::Duration;
+
+use postroom::{DomainEvent, Event, Result, Subscriber, emit, table};
+use postroom_testkit::stage::Stage;
+use schemars::JsonSchema;
+use sea_orm::sea_query::Query;
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use crate::shop::{PATIENCE, Shop};
+
+/// There is more of a product than before.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct StockReplenishedEventV1 {
+    product_id: i64,
+}
+
+impl DomainEvent for StockReplenishedEventV1 {
+    const TYPE: &'static str = "loopers.stock.replenished.v1";
+    const AGGREGATE_TYPE: &'static str = "Stock";
+
+    fn aggregate_id(&self) -> String {
+        self.product_id.to_string()
+    }
+}
+
+async fn note(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let replenished: StockReplenishedEventV1 = event.decode()?;
+    let mut insert = Query::insert();
+    insert
+        .into_table("replenished")
+        .columns(["product_id"])
+        .values_panic([replenished.product_id.into()]);
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+on_every_way! {
+    a_new_event_reaches_its_new_subscriber
+}
+
+async fn a_new_event_reaches_its_new_subscriber(mut shop: Shop) {
+    let db = shop.fresh.db().clone();
+    let create = "create table replenished (product_id bigint not null)";
+    db.execute_unprepared(create).await.unwrap();
+    let module = commerce::module()
+        .event::<StockReplenishedEventV1>()
+        .subscriber(Subscriber::new("commerce-restock", StockReplenishedEventV1::TYPE, note));
+    shop.stage.close().await;
+    let broker = shop.topics.as_ref().map(crate::shop::OwnTopics::broker);
+    shop.stage = Stage::open(shop.fresh.store(), vec![module], broker).await;
+
+    let lamp = shop.product(100, 1).await;
+    let tx = table::begin(&db).await.unwrap();
+    emit(&tx, &StockReplenishedEventV1 { product_id: lamp }).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut select = Query::select();
+    select.column("product_id").from("replenished");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let rows = db.query_all(&select).await.unwrap();
+        if let [row] = rows.as_slice() {
+            assert_eq!(row.try_get::<i64>("", "product_id").unwrap(), lamp);
+            break;
+        }
+        assert!(Instant::now() < until && rows.is_empty(), "{} came", rows.len());
+        sleep(Duration::from_millis(30)).await;
+    }
+    shop.view(lamp, 7).await;
+    shop.until_counted(lamp, [0, 0, 1]).await;
+}

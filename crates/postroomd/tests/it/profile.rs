@@ -1,0 +1,104 @@
+//! The profiles in `deploy/profiles`, as a user takes them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
+
+use std::path::{Path, PathBuf};
+
+use postroom_testkit::fresh;
+use toml::Table;
+
+use crate::broker::variable;
+use crate::harness::Place;
+
+fn profiles() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/profiles")
+}
+
+#[tokio::test]
+async fn every_profile_is_a_configuration_without_mistakes() {
+    let mut count = 0;
+    for file in std::fs::read_dir(profiles()).unwrap() {
+        let file = file.unwrap().path().display().to_string();
+        Place::new().ok(&["--config", &file, "config", "check"]).await;
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
+/// The numbers of the ordered relay, its consumers and its inbox.
+#[test]
+fn the_commerce_profile_has_its_numbers() {
+    let profile = std::fs::read_to_string(profiles().join("commerce.toml")).unwrap();
+    let profile: Table = profile.parse().unwrap();
+    assert!(profile["store"]["url"].as_str().unwrap().starts_with("postgres://"));
+    assert_eq!(profile["retention"]["inbox"].as_str(), Some("7d"));
+    assert_eq!(profile["modules"]["commerce"]["broker"].as_str(), Some("kafka"));
+    let route = &profile["routes"][0];
+    assert_eq!(
+        (route["to"].as_str(), route["ordering"].as_str()),
+        (Some("kafka"), Some("strict"))
+    );
+    assert_eq!(route["retry"]["fixed"].as_str(), Some("10s"));
+    assert_eq!(route["retry"]["attempts_max"].as_str(), Some("unlimited"));
+    assert_eq!(route["retry"]["age_max"].as_str(), Some("5m"));
+}
+
+/// The profile as it stands, but for its addresses.
+fn commerce_on(store: &str, kafka: &str) -> String {
+    let profile = std::fs::read_to_string(profiles().join("commerce.toml")).unwrap();
+    let mut profile: Table = profile.parse().unwrap();
+    profile["store"]["url"] = store.into();
+    let broker = profile["brokers"]["kafka"].as_table_mut().unwrap();
+    broker.insert("url".to_owned(), kafka.into());
+    broker.insert("prefix".to_owned(), format!("test-{}-", uuid::Uuid::now_v7()).into());
+    profile.to_string()
+}
+
+#[tokio::test]
+async fn the_shop_works_with_its_profile_and_publishes_each_event_once() {
+    let (fresh, place) = (fresh::postgres().await, Place::new());
+    place.configure(&commerce_on(&fresh.url(), &variable("POSTROOM_TEST_KAFKA_URL")));
+    let made = place.ok(&["topics", "apply"]).await;
+    assert_eq!(made.lines().count(), 8, "four topics and their dead letters: {made}");
+    place.ok(&["migrate"]).await;
+    let mut serve = place.start(&["serve", "--roles", "relay"]).await;
+    let post = async |path: &str, body: &str| {
+        let (code, answer) = serve.request("POST", path, body).await;
+        assert_eq!(code, 201, "{path}: {answer}");
+    };
+    post("/commerce/products", r#"{"name":"lamp","price":100,"stock":2}"#).await;
+    post(
+        "/commerce/orders",
+        r#"{"userId":7,"lines":[{"productId":1,"quantity":2}]}"#,
+    )
+    .await;
+    post("/commerce/orders/1/payment", r#"{"amount":200}"#).await;
+    serve
+        .wait_for("/commerce/products/1/metrics", |_, body| body.contains(r#""sales":2"#))
+        .await;
+    let route = place.wait_for_route("commerce", |route| route["delivered"] == 2).await;
+    assert_eq!(route["backlog"], 0, "{route}");
+    let progress = serve.read_until("progress route=\"commerce\" ").await;
+    assert!(
+        progress.contains("INFO") && progress.contains("delivered=2"),
+        "{progress}"
+    );
+    serve.stop().await;
+    let status = place.json(&["status"]).await;
+    let routes = status["routes"].as_array().unwrap();
+    let names: Vec<&str> = routes.iter().filter_map(|route| route["route"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "commerce",
+            "commerce-likes",
+            "commerce-sales",
+            "commerce-stock",
+            "commerce-views"
+        ]
+    );
+}
