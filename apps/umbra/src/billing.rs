@@ -2,7 +2,7 @@
 
 pub mod card;
 pub(crate) mod charge;
-mod domain;
+pub(crate) mod domain;
 pub mod events;
 mod fake_card;
 pub(crate) mod handlers;

@@ -1,7 +1,7 @@
 //! Guilds: where the bot is installed, and whose they are.
 
-mod domain;
+pub(crate) mod domain;
 pub mod events;
-mod handlers;
+pub(crate) mod handlers;
 pub(crate) mod http;
 pub(crate) mod tables;

@@ -3,11 +3,13 @@
 //! A folder for each context, with the same files in it. No context calls another one: what one does, others learn from its
 //! events, through the outbox. `docs/guide/umbra.md` says where everything is.
 
+pub mod alert;
 mod audit;
 pub mod billing;
 mod catalog;
 mod door;
 pub mod guild;
+mod http;
 pub mod identity;
 pub mod licensing;
 pub mod member;
@@ -17,11 +19,12 @@ mod plan;
 pub mod recovery;
 mod refusal;
 mod rows;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Delays, DomainEvent, Filter, Handler, Idempotency, Ordering, Retry, Subscriber};
+use postroom::{Delays, DomainEvent, Filter, Handler, Idempotency, Job, Ordering, Retry, Subscriber};
 use postroom_host::Module;
 
 use billing::card::CardApi;
@@ -69,12 +72,32 @@ pub fn module() -> Module {
     Umbra::default().module()
 }
 
+/// The module with traffic, and with clocks that run fast enough to watch: a month is a minute, a day ten seconds.
+pub fn demo() -> Module {
+    let umbra = Umbra {
+        pace: Pace {
+            period: Duration::from_secs(60),
+            retry_after: Duration::from_secs(10),
+            ask_after: Duration::from_secs(10),
+        },
+        ..Umbra::default()
+    };
+    let traffic = umbra.traffic();
+    umbra.module().job(traffic)
+}
+
 impl Umbra {
     /// The module.
     pub fn module(self) -> Module {
         let module = Module::new("umbra").tables(tables()).routes(self.routes());
         let module = declare(module);
         self.subscribers().into_iter().fold(module, Module::subscriber)
+    }
+
+    /// A job that brings a new guild every few seconds, with an owner who subscribes and a card that may fail later. A host
+    /// adds it to the module when it wants traffic.
+    pub fn traffic(&self) -> Job {
+        traffic::traffic(self.till())
     }
 
     fn till(&self) -> Till {
@@ -137,6 +160,7 @@ impl Umbra {
             .merge(member::http::routes())
             .merge(notification::http::routes())
             .merge(audit::http::routes())
+            .merge(http::routes())
     }
 }
 

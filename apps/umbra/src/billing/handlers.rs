@@ -1,8 +1,8 @@
 //! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
 
-use postroom::{DomainEvent, Event, Result, clock, emit};
-use postroom_host::{Host, Problem};
-use sea_orm::DatabaseTransaction;
+use postroom::{DomainEvent, Event, Result, clock, emit, table};
+use postroom_host::Problem;
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
 
 use super::card::{Answer, Charge};
 use super::charge::{self, Till};
@@ -17,7 +17,7 @@ use crate::guild::events::{BotKicked, GuildDeleted};
 use crate::plan::Plan;
 use crate::refusal::{Kind, Refusal};
 
-pub(super) async fn issue_key(tx: &DatabaseTransaction, user_id: &str, card_token: &str) -> Result<BillingKey> {
+pub(crate) async fn issue_key(tx: &DatabaseTransaction, user_id: &str, card_token: &str) -> Result<BillingKey> {
     let key = BillingKey {
         billing_key_id: new_id(),
         user_id: user_id.to_owned(),
@@ -49,7 +49,7 @@ pub(super) async fn delete_key(tx: &DatabaseTransaction, billing_key_id: &str) -
 
 /// Makes a subscription that waits for its first charge. Should nobody write down what comes of that, it is asked for again
 /// after a while.
-pub(super) async fn open(
+pub(crate) async fn open(
     tx: &DatabaseTransaction,
     till: &Till,
     (guild_id, user_id, plan): (&str, &str, Plan),
@@ -82,13 +82,13 @@ fn no_key() -> Refusal {
 }
 
 /// Asks for the first charge, outside any transaction, and writes down what came of it.
-pub(super) async fn charge_first(
-    host: &Host,
+pub(crate) async fn charge_first(
+    db: &DatabaseConnection,
     till: &Till,
     (due, charge): (ChargeRequested, Charge),
 ) -> Result<Subscription, Problem> {
     let answer = till.cards.charge(&charge).await;
-    let tx = host.begin().await?;
+    let tx = table::begin(db).await?;
     let settled = till.settle(&tx, &due, &answer).await?;
     commit(tx).await?;
     if let Answer::Declined { code } = answer {

@@ -127,7 +127,7 @@ async fn start(
     check_installed(&tx, &wanted.guild_id).await?;
     let charge = handlers::open(&tx, &till, (&wanted.guild_id, &wanted.user_id, plan)).await?;
     commit(tx).await?;
-    let subscription = handlers::charge_first(&host, &till, charge).await?;
+    let subscription = handlers::charge_first(host.store.db(), &till, charge).await?;
     let code = match subscription.status {
         Status::Pending => StatusCode::ACCEPTED,
         _ => StatusCode::CREATED,

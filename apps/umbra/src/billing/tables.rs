@@ -22,7 +22,7 @@ const OPEN: &str = "open";
 
 /// A card that may be charged.
 #[derive(Clone, Debug)]
-pub(super) struct BillingKey {
+pub(crate) struct BillingKey {
     pub(super) billing_key_id: String,
     pub(super) user_id: String,
     pub(super) card_token: String,

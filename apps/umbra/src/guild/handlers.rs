@@ -8,7 +8,7 @@ use super::domain::Guild;
 use super::events::{BotInstalled, BotKicked, GuildDeleted, GuildOwnerChanged};
 use super::tables::{self, unknown};
 
-pub(super) async fn install(tx: &DatabaseTransaction, guild_id: &str, installer: &str) -> Result<Guild, Problem> {
+pub(crate) async fn install(tx: &DatabaseTransaction, guild_id: &str, installer: &str) -> Result<Guild, Problem> {
     let known = tables::lock(tx, guild_id).await?;
     let is_new = known.is_none();
     let guild = Guild::install(known, guild_id, installer)?;
@@ -24,7 +24,7 @@ pub(super) async fn install(tx: &DatabaseTransaction, guild_id: &str, installer:
     Ok(guild)
 }
 
-pub(super) async fn kick(tx: &DatabaseTransaction, guild_id: &str) -> Result<Guild, Problem> {
+pub(crate) async fn kick(tx: &DatabaseTransaction, guild_id: &str) -> Result<Guild, Problem> {
     let mut guild = tables::lock(tx, guild_id).await?.ok_or_else(unknown)?;
     guild.kick()?;
     tables::save(tx, &guild).await?;

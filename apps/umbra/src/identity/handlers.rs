@@ -9,7 +9,7 @@ use super::tables;
 use crate::door::new_id;
 use crate::refusal::Refusal;
 
-pub(super) async fn register(tx: &DatabaseTransaction, discord_user_id: &str) -> Result<String, Problem> {
+pub(crate) async fn register(tx: &DatabaseTransaction, discord_user_id: &str) -> Result<String, Problem> {
     if tables::is_known(tx, discord_user_id).await? {
         return Err(Refusal::conflict("already_registered", "this Discord user is registered").into());
     }

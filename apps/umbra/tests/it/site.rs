@@ -1,16 +1,10 @@
 //! Umbra on a stage of its own, a client for it, and ways to wait.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test harness: what goes wrong fails the test"
-)]
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Delays, Retry, inspect};
+use postroom::table::{Table, named};
+use postroom::{Delays, Retry, clock, inspect};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
 use sea_orm::sea_query::{Asterisk, Query};
@@ -218,6 +212,14 @@ impl Site {
         }
     }
 
+    /// When the next scheduled event is due, on SQLite.
+    pub(crate) async fn due_at(&self) -> time::OffsetDateTime {
+        let mut select = Query::select();
+        select.column("due_at").from(named(self.fresh.db(), Table::Scheduled));
+        let row = self.fresh.db().query_one(&select).await.unwrap().unwrap();
+        clock::parse_sqlite_stamp(&row.try_get::<String>("", "due_at").unwrap()).unwrap()
+    }
+
     /// What users were told, oldest first.
     pub(crate) fn told(&self) -> Vec<String> {
         self.dm.messages().into_iter().map(|message| message.content).collect()
@@ -249,9 +251,17 @@ impl Site {
 /// A row as text, whatever its columns hold.
 fn show(row: &QueryResult) -> String {
     let cell = |column: &String| {
-        let text = row.try_get::<Option<String>>("", column).map(|text| format!("{text:?}"));
-        let text = text.or_else(|_| row.try_get::<Option<i64>>("", column).map(|number| format!("{number:?}")));
-        let text = text.or_else(|_| row.try_get::<Option<bool>>("", column).map(|claim| format!("{claim:?}")));
+        let text = row
+            .try_get::<Option<String>>("", column)
+            .map(|text| format!("{text:?}"));
+        let text = text.or_else(|_| {
+            row.try_get::<Option<i64>>("", column)
+                .map(|number| format!("{number:?}"))
+        });
+        let text = text.or_else(|_| {
+            row.try_get::<Option<bool>>("", column)
+                .map(|claim| format!("{claim:?}"))
+        });
         format!("{column}={}", text.unwrap())
     };
     let cells: Vec<String> = row.column_names().iter().map(cell).collect();
