@@ -53,8 +53,12 @@ pub struct RouteStatus {
     pub oldest_s: Option<f64>,
     /// Entries waiting for a retry.
     pub retrying: u64,
+    /// How often those were tried in vain, all together.
+    pub attempts: u64,
     /// Entries waiting behind one on their key.
     pub waiting: u64,
+    /// How old the oldest of all these waiting entries is.
+    pub parked_s: Option<f64>,
     /// Dead letters that hold their key.
     pub held: u64,
     /// Dead letters that nobody has decided on.
@@ -115,6 +119,7 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
     let jobs = job::statuses(&tx).await?;
     let scheduled = count(&tx, Table::Scheduled).await?;
     let now = now(&tx).await?;
+    measure_parked(&tx, &mut routes, now).await?;
     tx.commit().await?;
     for route in &mut routes {
         route.backlog = store.backlog(route.position).await?;
@@ -373,7 +378,9 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
                 backlog: 0,
                 oldest_s: None,
                 retrying: 0,
+                attempts: 0,
                 waiting: 0,
+                parked_s: None,
                 held: 0,
                 dead: 0,
                 settled_at: read_stamp(row, backend, "settled_at")?,
@@ -395,6 +402,35 @@ async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> R
             "retry" => status.retrying = rows,
             "held" => status.held = rows,
             _ => status.waiting = rows,
+        }
+    }
+    Ok(())
+}
+
+/// How often what waits was tried, and how old it is.
+async fn measure_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus], now: OffsetDateTime) -> Result<()> {
+    let mut select = Query::select();
+    select
+        .columns(["route", "shard", "attempts"])
+        .expr_as(Expr::cust("count(*)"), "entries")
+        .expr_as(Expr::col("created_at").min(), "oldest_at")
+        .from(table::named(tx, Table::Parked))
+        .and_where(Expr::col("state").ne("held"))
+        .group_by_columns(["route", "shard", "attempts"]);
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("measure entries that wait", source))?;
+    for row in rows {
+        let route: String = row.try_get("", "route")?;
+        let shard = u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0);
+        let oldest_at = read_time(&row, tx.get_database_backend(), "oldest_at")?;
+        let attempts = i64::from(row.try_get::<i32>("", "attempts")?) * row.try_get::<i64>("", "entries")?;
+        let is_this = |status: &&mut RouteStatus| status.route == route && status.shard == shard;
+        if let Some(status) = routes.iter_mut().find(is_this) {
+            let age_s = (now - oldest_at).as_seconds_f64();
+            status.attempts += u64::try_from(attempts).unwrap_or(0);
+            status.parked_s = Some(status.parked_s.map_or(age_s, |known| known.max(age_s)));
         }
     }
     Ok(())

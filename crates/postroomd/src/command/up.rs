@@ -85,11 +85,12 @@ impl Up {
     }
 }
 
-/// The modules, with traffic in those that bring some; in the shop only when somebody asked for a demonstration.
+/// The modules, with traffic in those that bring some; in the reference systems only when somebody asked for a demonstration.
 fn modules(config: &Config, is_demo: bool) -> Vec<Module> {
     let add_traffic = |module: Module| match module.name {
         "hello" => module.job(hello::traffic()),
         "commerce" if is_demo => module.job(commerce::traffic()),
+        "umbra" if is_demo => umbra::demo(),
         _ => module,
     };
     module::enabled(config).into_iter().map(add_traffic).collect()

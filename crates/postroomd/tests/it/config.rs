@@ -25,3 +25,17 @@ async fn a_file_is_checked() {
         "every command checks it"
     );
 }
+
+#[tokio::test]
+async fn every_profile_is_accepted() {
+    let place = Place::new();
+    let profiles = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/profiles");
+    let mut checked = 0;
+    for profile in std::fs::read_dir(profiles).unwrap() {
+        let path = profile.unwrap().path().display().to_string();
+        let said = place.ok(&["config", "check", "--config", &path]).await;
+        assert!(said.starts_with("no mistakes"), "{path}: {said}");
+        checked += 1;
+    }
+    assert!(checked > 0, "there are no profiles");
+}

@@ -1,0 +1,2 @@
+drop table umbra_session;
+drop table umbra_user;

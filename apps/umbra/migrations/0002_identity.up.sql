@@ -1,0 +1,9 @@
+create table umbra_user (
+    user_id varchar(36) not null primary key,
+    discord_user_id varchar(36) not null unique
+);
+
+create table umbra_session (
+    session_id varchar(36) not null primary key,
+    user_id varchar(36) not null
+);

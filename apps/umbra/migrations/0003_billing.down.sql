@@ -1,0 +1,3 @@
+drop table umbra_attempt;
+drop table umbra_subscription;
+drop table umbra_billing_key;

@@ -1,0 +1,1 @@
+drop table umbra_license;

@@ -1,0 +1,2 @@
+drop table umbra_restore;
+drop table umbra_snapshot;

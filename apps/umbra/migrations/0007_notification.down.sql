@@ -1,0 +1,2 @@
+drop table umbra_notice;
+drop table umbra_address;

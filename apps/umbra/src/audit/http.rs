@@ -1,0 +1,23 @@
+//! What happened to one thing.
+
+use axum::extract::{Path, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use postroom_host::{Host, Problem};
+
+use super::tables::{self, Record};
+use crate::door::commit;
+
+pub(crate) fn routes() -> Router<Host> {
+    Router::new().route("/umbra/audit/{aggregate_type}/{aggregate_id}", get(list))
+}
+
+async fn list(
+    State(host): State<Host>,
+    Path((aggregate_type, aggregate_id)): Path<(String, String)>,
+) -> Result<Json<Vec<Record>>, Problem> {
+    let tx = host.begin().await?;
+    let records = tables::of_aggregate(&tx, &aggregate_type, &aggregate_id).await?;
+    commit(tx).await?;
+    Ok(Json(records))
+}

@@ -1,0 +1,83 @@
+//! The table of the audit.
+
+use postroom::{Event, Migration, Result};
+use sea_orm::sea_query::{OnConflict, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+
+use crate::rows::{self, from_ms, to_ms};
+
+pub(crate) const MIGRATION: Migration = Migration {
+    number: 8,
+    name: "audit",
+    up: include_str!("../../migrations/0008_audit.up.sql"),
+    down: include_str!("../../migrations/0008_audit.down.sql"),
+};
+
+const AUDIT: &str = "umbra_audit";
+
+/// What happened, as the audit shows it.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    outbox_event_id: String,
+    event_type: String,
+    #[serde(skip)]
+    aggregate_type: String,
+    payload: Box<RawValue>,
+    #[serde(with = "time::serde::rfc3339")]
+    occurred_at: OffsetDateTime,
+}
+
+/// Pattern 2, event id deduplication: the unique constraint keeps what came before, and refuses the repetition silently.
+pub(super) async fn record(tx: &DatabaseTransaction, event: &Event, payload: &str) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table(AUDIT)
+        .columns([
+            "outbox_event_id",
+            "event_type",
+            "aggregate_type",
+            "aggregate_id",
+            "payload",
+            "occurred_at_ms",
+        ])
+        .values_panic([
+            event.id.to_string().into(),
+            event.event_type.as_str().into(),
+            event.aggregate_type.as_str().into(),
+            event.aggregate_id.as_str().into(),
+            payload.into(),
+            to_ms(event.occurred_at).into(),
+        ])
+        .on_conflict(
+            OnConflict::column("outbox_event_id")
+                .do_nothing_on(["outbox_event_id"])
+                .to_owned(),
+        );
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+/// What happened to one thing, oldest first.
+pub(super) async fn of_aggregate(
+    tx: &DatabaseTransaction,
+    aggregate_type: &str,
+    aggregate_id: &str,
+) -> Result<Vec<Record>> {
+    let rows = rows::list(tx, AUDIT, ("aggregate_id", aggregate_id), "outbox_event_id").await?;
+    let records: Vec<Record> = rows.into_iter().map(read).collect::<Result<_>>()?;
+    let is_wanted = |record: &Record| record.aggregate_type == aggregate_type;
+    Ok(records.into_iter().filter(is_wanted).collect())
+}
+
+fn read(row: QueryResult) -> Result<Record> {
+    Ok(Record {
+        outbox_event_id: row.try_get("", "outbox_event_id")?,
+        event_type: row.try_get("", "event_type")?,
+        aggregate_type: row.try_get("", "aggregate_type")?,
+        payload: RawValue::from_string(row.try_get("", "payload")?)?,
+        occurred_at: from_ms(row.try_get("", "occurred_at_ms")?),
+    })
+}

@@ -1,0 +1,348 @@
+//! The rules of a subscription: when it is charged, what a charge that fails does to it, how it ends.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use crate::plan::Plan;
+use crate::refusal::Refusal;
+
+/// The failure that ends a subscription.
+pub(crate) const FAILURES_MAX: u32 = 4;
+
+/// How fast billing's clock runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long a payment lasts.
+    pub period: Duration,
+    /// How long after a charge that failed it is tried again.
+    pub retry_after: Duration,
+    /// How long after a first charge whose outcome nobody wrote down it is asked again.
+    pub ask_after: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(30 * 86_400),
+            retry_after: Duration::from_secs(86_400),
+            ask_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A guild's subscription to a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    /// Its id; a later subscription has a greater one.
+    pub(crate) subscription_id: String,
+    /// For which guild.
+    pub(crate) guild_id: String,
+    /// Who pays.
+    pub(crate) user_id: String,
+    /// With which card.
+    pub(crate) billing_key_id: String,
+    /// What for.
+    pub(crate) plan: Plan,
+    /// What for from the next period on.
+    pub(crate) next_plan: Option<Plan>,
+    /// How it stands.
+    pub(crate) status: Status,
+    /// Whether it ends with what is paid for.
+    pub(crate) cancel_at_period_end: bool,
+    /// Paid until then.
+    pub(crate) period_end: Option<OffsetDateTime>,
+    /// How often this period's charge has failed.
+    pub(crate) failures: u32,
+}
+
+/// How a subscription stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Its first charge is under way.
+    Pending,
+    /// Paid.
+    Active,
+    /// A charge failed; it is tried again.
+    PastDue,
+    /// It stands still and is not charged.
+    Suspended,
+    /// Over.
+    Canceled,
+    /// It never began: the first charge was declined.
+    Declined,
+}
+
+/// What a charge came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Paid.
+    Paid,
+    /// Not paid.
+    Declined,
+}
+
+/// What follows from a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// The subscription began; the next charge is at the end of the period.
+    Started(OffsetDateTime),
+    /// It goes on; the next charge is at the end of the new period.
+    Renewed(OffsetDateTime),
+    /// It will be charged again then.
+    Retry(OffsetDateTime),
+    /// It is over.
+    GivenUp,
+    /// Nothing: it never began, or ended or was stopped meanwhile.
+    Nothing,
+}
+
+impl Status {
+    const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Active,
+        Self::PastDue,
+        Self::Suspended,
+        Self::Canceled,
+        Self::Declined,
+    ];
+
+    /// As it is kept and shown.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::PastDue => "past_due",
+            Self::Suspended => "suspended",
+            Self::Canceled => "canceled",
+            Self::Declined => "declined",
+        }
+    }
+
+    /// Reads back [`Status::name`].
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether it is charged, or about to be; a guild has one such subscription.
+    pub(crate) fn is_live(self) -> bool {
+        matches!(self, Self::Pending | Self::Active | Self::PastDue)
+    }
+}
+
+impl Subscription {
+    /// What its next charge is for.
+    pub(crate) fn plan_to_pay(&self) -> Plan {
+        self.next_plan.unwrap_or(self.plan)
+    }
+
+    /// Whether the next charge should be made. One that ends with its period ends here instead.
+    pub(crate) fn is_to_be_charged(&mut self) -> bool {
+        if self.status.is_live() && self.cancel_at_period_end {
+            self.status = Status::Canceled;
+        }
+        self.status.is_live()
+    }
+
+    /// What a charge does to it.
+    pub(crate) fn settle(&mut self, outcome: Outcome, now: OffsetDateTime, pace: &Pace) -> After {
+        match (self.status, outcome) {
+            (Status::Pending, Outcome::Paid) => After::Started(self.pay_from(now, pace)),
+            (Status::Pending, Outcome::Declined) => {
+                self.status = Status::Declined;
+                After::Nothing
+            }
+            (Status::Active | Status::PastDue, Outcome::Paid) => {
+                After::Renewed(self.pay_from(self.period_end.unwrap_or(now), pace))
+            }
+            (Status::Active | Status::PastDue, Outcome::Declined) => self.fail(now, pace),
+            (Status::Suspended | Status::Canceled | Status::Declined, _) => After::Nothing,
+        }
+    }
+
+    fn pay_from(&mut self, begin: OffsetDateTime, pace: &Pace) -> OffsetDateTime {
+        let end = begin + pace.period;
+        self.plan = self.plan_to_pay();
+        self.next_plan = None;
+        self.status = Status::Active;
+        self.period_end = Some(end);
+        self.failures = 0;
+        end
+    }
+
+    fn fail(&mut self, now: OffsetDateTime, pace: &Pace) -> After {
+        self.failures += 1;
+        if self.failures >= FAILURES_MAX {
+            self.status = Status::Canceled;
+            return After::GivenUp;
+        }
+        self.status = Status::PastDue;
+        After::Retry(now + pace.retry_after)
+    }
+
+    /// A better plan, at once; the price changes with the next charge. Answers the plan it had.
+    pub(crate) fn upgrade(&mut self, to: Plan) -> Result<Plan, Refusal> {
+        self.check_active()?;
+        if to <= self.plan {
+            let says = format!("{} is not more than {}", to.code(), self.plan.code());
+            return Err(Refusal::conflict("not_an_upgrade", says));
+        }
+        self.next_plan = None;
+        Ok(std::mem::replace(&mut self.plan, to))
+    }
+
+    /// A smaller plan, from the next period on. Answers when that is.
+    pub(crate) fn downgrade(&mut self, to: Plan) -> Result<OffsetDateTime, Refusal> {
+        self.check_active()?;
+        if to >= self.plan_to_pay() {
+            let says = format!("{} is not less than {}", to.code(), self.plan_to_pay().code());
+            return Err(Refusal::conflict("not_a_downgrade", says));
+        }
+        self.next_plan = Some(to);
+        Ok(self.period_end.unwrap_or(OffsetDateTime::UNIX_EPOCH))
+    }
+
+    /// The user's wish to end it, at once or with what is paid for.
+    pub(crate) fn cancel(&mut self, at_period_end: bool) -> Result<(), Refusal> {
+        if !matches!(self.status, Status::Active | Status::PastDue) {
+            return Err(self.not_active());
+        }
+        if at_period_end && self.cancel_at_period_end {
+            return Err(Refusal::conflict("already_canceled", "it ends with its period already"));
+        }
+        self.cancel_at_period_end = at_period_end;
+        if !at_period_end {
+            self.status = Status::Canceled;
+        }
+        Ok(())
+    }
+
+    /// Lets it stand still. Pattern 3, natural idempotency: one that does not run stays as it is.
+    pub(crate) fn suspend(&mut self) -> bool {
+        let is_live = self.status.is_live();
+        if is_live {
+            self.status = Status::Suspended;
+        }
+        is_live
+    }
+
+    /// Ends it, whatever is paid for. Pattern 3, natural idempotency: one that is over stays as it is.
+    pub(crate) fn end(&mut self) -> bool {
+        let is_over = matches!(self.status, Status::Canceled | Status::Declined);
+        if !is_over {
+            self.status = Status::Canceled;
+        }
+        !is_over
+    }
+
+    fn check_active(&self) -> Result<(), Refusal> {
+        match self.status {
+            Status::Active => Ok(()),
+            _ => Err(self.not_active()),
+        }
+    }
+
+    fn not_active(&self) -> Refusal {
+        Refusal::conflict("not_active", format!("the subscription is {}", self.status.name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    const NOW: OffsetDateTime = datetime!(2026-04-13 0:15 UTC);
+
+    fn subscription(status: Status) -> Subscription {
+        Subscription {
+            subscription_id: "s".into(),
+            guild_id: "g".into(),
+            user_id: "u".into(),
+            billing_key_id: "b".into(),
+            plan: Plan::Pro,
+            next_plan: None,
+            status,
+            cancel_at_period_end: false,
+            period_end: Some(NOW),
+            failures: 0,
+        }
+    }
+
+    #[test]
+    fn u_03_the_fourth_failure_ends_it_and_those_before_wait_a_day() {
+        let pace = Pace::default();
+        let mut one = subscription(Status::Active);
+        let tomorrow = NOW + Duration::from_secs(86_400);
+        for failures in 1..=3 {
+            assert_eq!(one.settle(Outcome::Declined, NOW, &pace), After::Retry(tomorrow));
+            assert_eq!((one.status, one.failures), (Status::PastDue, failures));
+        }
+        assert_eq!(one.settle(Outcome::Declined, NOW, &pace), After::GivenUp);
+        assert_eq!(one.status, Status::Canceled);
+        assert_eq!(one.settle(Outcome::Declined, NOW, &pace), After::Nothing);
+        assert_eq!(one.settle(Outcome::Paid, NOW, &pace), After::Nothing);
+    }
+
+    #[test]
+    fn a_late_payment_goes_on_from_the_end_of_the_period() {
+        let pace = Pace::default();
+        let mut one = subscription(Status::Active);
+        let late = NOW + Duration::from_secs(5);
+        one.settle(Outcome::Declined, late, &pace);
+        assert_eq!(
+            one.settle(Outcome::Paid, late, &pace),
+            After::Renewed(NOW + pace.period)
+        );
+        assert_eq!((one.status, one.failures), (Status::Active, 0));
+    }
+
+    #[test]
+    fn a_first_charge_starts_it_or_leaves_nothing() {
+        let pace = Pace::default();
+        let mut one = subscription(Status::Pending);
+        assert_eq!(one.settle(Outcome::Paid, NOW, &pace), After::Started(NOW + pace.period));
+        let mut two = subscription(Status::Pending);
+        assert_eq!(two.settle(Outcome::Declined, NOW, &pace), After::Nothing);
+        assert!(!two.status.is_live());
+    }
+
+    #[test]
+    fn a_plan_rises_at_once_and_falls_with_the_next_period() {
+        let mut one = subscription(Status::Active);
+        assert_eq!(one.upgrade(Plan::Pro).unwrap_err().code, "not_an_upgrade");
+        assert_eq!(one.upgrade(Plan::Business).unwrap(), Plan::Pro);
+        assert_eq!(one.downgrade(Plan::Business).unwrap_err().code, "not_a_downgrade");
+        assert_eq!(one.downgrade(Plan::Pro).unwrap(), NOW);
+        assert_eq!((one.plan, one.plan_to_pay()), (Plan::Business, Plan::Pro));
+        one.settle(Outcome::Paid, NOW, &Pace::default());
+        assert_eq!((one.plan, one.next_plan), (Plan::Pro, None));
+        assert_eq!(
+            subscription(Status::PastDue).upgrade(Plan::Business).unwrap_err().code,
+            "not_active"
+        );
+    }
+
+    #[test]
+    fn canceling_at_the_end_of_the_period_charges_no_more() {
+        let mut one = subscription(Status::Active);
+        one.cancel(true).unwrap();
+        assert_eq!(one.cancel(true).unwrap_err().code, "already_canceled");
+        assert_eq!(one.status, Status::Active);
+        assert!(!one.is_to_be_charged());
+        assert_eq!(one.status, Status::Canceled);
+    }
+
+    #[test]
+    fn u_05_suspending_or_ending_twice_is_the_same_as_once() {
+        let mut one = subscription(Status::Active);
+        assert!(one.suspend());
+        let once = one.clone();
+        assert!(!one.suspend());
+        assert_eq!(one, once);
+        assert!(one.end());
+        assert!(!one.end() && !one.suspend());
+        assert_eq!(one.status, Status::Canceled);
+    }
+}

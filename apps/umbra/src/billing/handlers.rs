@@ -1,0 +1,212 @@
+//! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
+
+use postroom::{DomainEvent, Event, Result, clock, emit, table};
+use postroom_host::Problem;
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
+
+use super::card::{Answer, Charge};
+use super::charge::{self, Till};
+use super::domain::{Status, Subscription};
+use super::events::{
+    BillingKeyDeleted, BillingKeyIssued, ChargeRequested, PlanDowngraded, PlanUpgraded, SubscriptionCanceled,
+    SubscriptionSuspended,
+};
+use super::tables::{self, BillingKey};
+use crate::door::{commit, new_id};
+use crate::guild::events::{BotKicked, GuildDeleted};
+use crate::plan::Plan;
+use crate::refusal::{Kind, Refusal};
+
+pub(crate) async fn issue_key(tx: &DatabaseTransaction, user_id: &str, card_token: &str) -> Result<BillingKey> {
+    let key = BillingKey {
+        billing_key_id: new_id(),
+        user_id: user_id.to_owned(),
+        card_token: card_token.to_owned(),
+        is_deleted: false,
+    };
+    tables::insert_key(tx, &key).await?;
+    let issued = BillingKeyIssued {
+        user_id: key.user_id.clone(),
+        billing_key_id: key.billing_key_id.clone(),
+    };
+    emit(tx, &issued).await?;
+    Ok(key)
+}
+
+pub(super) async fn delete_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<(), Problem> {
+    let known = tables::lock_key(tx, billing_key_id).await?;
+    let key = known
+        .filter(|key| !key.is_deleted)
+        .ok_or_else(|| Refusal::absent("unknown_billing_key", "there is no such billing key"))?;
+    tables::delete_key(tx, billing_key_id).await?;
+    let deleted = BillingKeyDeleted {
+        user_id: key.user_id,
+        billing_key_id: key.billing_key_id,
+    };
+    emit(tx, &deleted).await?;
+    Ok(())
+}
+
+/// Makes a subscription that waits for its first charge. Should nobody write down what comes of that, it is asked for again
+/// after a while.
+pub(crate) async fn open(
+    tx: &DatabaseTransaction,
+    till: &Till,
+    (guild_id, user_id, plan): (&str, &str, Plan),
+) -> Result<(ChargeRequested, Charge), Problem> {
+    if tables::lock_live(tx, guild_id).await?.is_some() {
+        return Err(Refusal::conflict("already_subscribed", "this guild has a subscription").into());
+    }
+    let key = tables::key_of(tx, user_id).await?.ok_or_else(no_key)?;
+    let subscription = Subscription {
+        subscription_id: new_id(),
+        guild_id: guild_id.to_owned(),
+        user_id: user_id.to_owned(),
+        billing_key_id: key.billing_key_id,
+        plan,
+        next_plan: None,
+        status: Status::Pending,
+        cancel_at_period_end: false,
+        period_end: None,
+        failures: 0,
+    };
+    tables::insert(tx, &subscription).await?;
+    let ask_at = clock::now() + till.pace.ask_after;
+    let due = charge::request(tx, &subscription.subscription_id, ask_at).await?;
+    let charge = charge::charge_for(tx, &subscription, &due.attempt_id).await?;
+    Ok((due, charge.ok_or_else(no_key)?))
+}
+
+fn no_key() -> Refusal {
+    Refusal::conflict("no_billing_key", "this user has no billing key; issue one first")
+}
+
+/// Asks for the first charge, outside any transaction, and writes down what came of it.
+pub(crate) async fn charge_first(
+    db: &DatabaseConnection,
+    till: &Till,
+    (due, charge): (ChargeRequested, Charge),
+) -> Result<Subscription, Problem> {
+    let answer = till.cards.charge(&charge).await;
+    let tx = table::begin(db).await?;
+    let settled = till.settle(&tx, &due, &answer).await?;
+    commit(tx).await?;
+    if let Answer::Declined { code } = answer {
+        let says = format!("the card was declined: {code}");
+        return Err(Refusal::new(Kind::Unpaid, "card_declined", says).into());
+    }
+    Ok(settled.ok_or_else(unknown)?)
+}
+
+pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
+    let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
+    let old = subscription.upgrade(plan)?;
+    tables::save(tx, &subscription).await?;
+    let upgraded = PlanUpgraded {
+        subscription_id: id.to_owned(),
+        old_plan: old.code().to_owned(),
+        new_plan: plan.code().to_owned(),
+    };
+    emit(tx, &upgraded).await?;
+    Ok(subscription)
+}
+
+pub(super) async fn downgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
+    let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
+    let effective_at = subscription.downgrade(plan)?;
+    tables::save(tx, &subscription).await?;
+    let downgraded = PlanDowngraded {
+        subscription_id: id.to_owned(),
+        old_plan: subscription.plan.code().to_owned(),
+        new_plan: plan.code().to_owned(),
+        effective_at,
+    };
+    emit(tx, &downgraded).await?;
+    Ok(subscription)
+}
+
+pub(super) async fn cancel(tx: &DatabaseTransaction, id: &str, at_period_end: bool) -> Result<Subscription, Problem> {
+    let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
+    subscription.cancel(at_period_end)?;
+    tables::save(tx, &subscription).await?;
+    tell_canceled(tx, id, at_period_end).await?;
+    Ok(subscription)
+}
+
+pub(super) fn unknown() -> Refusal {
+    Refusal::absent("unknown_subscription", "there is no such subscription")
+}
+
+/// The events that billing listens to.
+pub(crate) const LISTENS: [&str; 3] = [BotKicked::TYPE, GuildDeleted::TYPE, BillingKeyDeleted::TYPE];
+
+/// `umbra-billing`: a guild or a card that goes takes its subscriptions along.
+///
+/// Pattern 3, natural idempotency: what stands still or is over stays so. An event that comes late concerns no subscription
+/// that was made after it: ids tell which was first.
+pub(crate) async fn follow(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    match event.event_type.as_str() {
+        BotKicked::TYPE => {
+            let kicked: BotKicked = event.decode()?;
+            suspend(tx, live_before(tx, &kicked.guild_id, event).await?, "bot_kicked").await
+        }
+        BillingKeyDeleted::TYPE => {
+            let deleted: BillingKeyDeleted = event.decode()?;
+            suspend(
+                tx,
+                tables::of_key(tx, &deleted.billing_key_id).await?,
+                "billing_key_deleted",
+            )
+            .await
+        }
+        _ => {
+            let deleted: GuildDeleted = event.decode()?;
+            end_all(tx, tables::of_guild(tx, &deleted.guild_id).await?).await
+        }
+    }
+}
+
+async fn live_before(tx: &DatabaseTransaction, guild_id: &str, event: &Event) -> Result<Vec<Subscription>> {
+    let live = tables::lock_live(tx, guild_id).await?;
+    let is_before = |subscription: &Subscription| subscription.subscription_id < event.id.to_string();
+    Ok(live.into_iter().filter(is_before).collect())
+}
+
+async fn suspend(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>, reason: &str) -> Result<()> {
+    for known in subscriptions {
+        let Some(mut subscription) = tables::lock(tx, &known.subscription_id).await? else {
+            continue;
+        };
+        if subscription.suspend() {
+            tables::save(tx, &subscription).await?;
+            let suspended = SubscriptionSuspended {
+                subscription_id: subscription.subscription_id,
+                reason: reason.to_owned(),
+            };
+            emit(tx, &suspended).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn end_all(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>) -> Result<()> {
+    for known in subscriptions {
+        let Some(mut subscription) = tables::lock(tx, &known.subscription_id).await? else {
+            continue;
+        };
+        if subscription.end() {
+            tables::save(tx, &subscription).await?;
+            tell_canceled(tx, &subscription.subscription_id, false).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn tell_canceled(tx: &DatabaseTransaction, id: &str, cancel_at_period_end: bool) -> Result<()> {
+    let canceled = SubscriptionCanceled {
+        subscription_id: id.to_owned(),
+        cancel_at_period_end,
+    };
+    emit(tx, &canceled).await?;
+    Ok(())
+}

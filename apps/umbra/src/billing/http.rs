@@ -1,0 +1,188 @@
+//! The door for those who pay: cards, and subscriptions that begin, change and end.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{delete, get, post};
+use axum::{Extension, Json, Router};
+use postroom_host::{Body, Host, Problem};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::charge::Till;
+use super::domain::{Status, Subscription};
+use super::{handlers, tables};
+use crate::door::commit;
+use crate::guild::tables::check_installed;
+use crate::identity::tables::check_registered;
+use crate::plan::Plan;
+use crate::refusal::{check_id, check_text};
+
+pub(crate) fn routes(till: Till) -> Router<Host> {
+    Router::new()
+        .route("/umbra/users/{user_id}/billing-keys", post(issue_key))
+        .route("/umbra/billing-keys/{billing_key_id}", delete(delete_key))
+        .route("/umbra/subscriptions", post(start))
+        .route("/umbra/subscriptions/{subscription_id}", get(show))
+        .route("/umbra/subscriptions/{subscription_id}/upgrade", post(upgrade))
+        .route("/umbra/subscriptions/{subscription_id}/downgrade", post(downgrade))
+        .route("/umbra/subscriptions/{subscription_id}/cancel", post(cancel))
+        .route("/umbra/guilds/{guild_id}/subscription", get(show_of_guild))
+        .layer(Extension(till))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IssueKey {
+    card_token: String,
+}
+
+#[derive(Serialize)]
+struct Issued {
+    billing_key_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    guild_id: String,
+    user_id: String,
+    plan_code: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangePlan {
+    plan_code: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    cancel_at_period_end: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    subscription_id: String,
+    guild_id: String,
+    user_id: String,
+    plan_code: &'static str,
+    next_plan_code: Option<&'static str>,
+    status: &'static str,
+    cancel_at_period_end: bool,
+    #[serde(with = "time::serde::rfc3339::option")]
+    period_end: Option<OffsetDateTime>,
+    retry_count: u32,
+}
+
+impl From<Subscription> for Json<Shown> {
+    fn from(subscription: Subscription) -> Self {
+        Self(Shown {
+            subscription_id: subscription.subscription_id,
+            guild_id: subscription.guild_id,
+            user_id: subscription.user_id,
+            plan_code: subscription.plan.code(),
+            next_plan_code: subscription.next_plan.map(Plan::code),
+            status: subscription.status.name(),
+            cancel_at_period_end: subscription.cancel_at_period_end,
+            period_end: subscription.period_end,
+            retry_count: subscription.failures,
+        })
+    }
+}
+
+async fn issue_key(
+    State(host): State<Host>,
+    Path(user_id): Path<String>,
+    Body(wanted): Body<IssueKey>,
+) -> Result<(StatusCode, Json<Issued>), Problem> {
+    check_text("card_token", &wanted.card_token, 100)?;
+    let tx = host.begin().await?;
+    check_registered(&tx, &user_id).await?;
+    let key = handlers::issue_key(&tx, &user_id, &wanted.card_token).await?;
+    commit(tx).await?;
+    let issued = Issued {
+        billing_key_id: key.billing_key_id,
+    };
+    Ok((StatusCode::CREATED, Json(issued)))
+}
+
+async fn delete_key(State(host): State<Host>, Path(billing_key_id): Path<String>) -> Result<StatusCode, Problem> {
+    let tx = host.begin().await?;
+    handlers::delete_key(&tx, &billing_key_id).await?;
+    commit(tx).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// 201 when it is paid; 202 when nobody knows yet, and the answer is found out later.
+async fn start(
+    State(host): State<Host>,
+    Extension(till): Extension<Till>,
+    Body(wanted): Body<Start>,
+) -> Result<(StatusCode, Json<Shown>), Problem> {
+    let plan = Plan::paid(&wanted.plan_code)?;
+    check_id("guild_id", &wanted.guild_id)?;
+    check_id("user_id", &wanted.user_id)?;
+    let tx = host.begin().await?;
+    check_installed(&tx, &wanted.guild_id).await?;
+    let charge = handlers::open(&tx, &till, (&wanted.guild_id, &wanted.user_id, plan)).await?;
+    commit(tx).await?;
+    let subscription = handlers::charge_first(host.store.db(), &till, charge).await?;
+    let code = match subscription.status {
+        Status::Pending => StatusCode::ACCEPTED,
+        _ => StatusCode::CREATED,
+    };
+    Ok((code, subscription.into()))
+}
+
+async fn upgrade(
+    State(host): State<Host>,
+    Path(subscription_id): Path<String>,
+    Body(wanted): Body<ChangePlan>,
+) -> Result<Json<Shown>, Problem> {
+    let plan = Plan::paid(&wanted.plan_code)?;
+    let tx = host.begin().await?;
+    let subscription = handlers::upgrade(&tx, &subscription_id, plan).await?;
+    commit(tx).await?;
+    Ok(subscription.into())
+}
+
+async fn downgrade(
+    State(host): State<Host>,
+    Path(subscription_id): Path<String>,
+    Body(wanted): Body<ChangePlan>,
+) -> Result<Json<Shown>, Problem> {
+    let plan = Plan::paid(&wanted.plan_code)?;
+    let tx = host.begin().await?;
+    let subscription = handlers::downgrade(&tx, &subscription_id, plan).await?;
+    commit(tx).await?;
+    Ok(subscription.into())
+}
+
+async fn cancel(
+    State(host): State<Host>,
+    Path(subscription_id): Path<String>,
+    Body(wanted): Body<Cancel>,
+) -> Result<Json<Shown>, Problem> {
+    let tx = host.begin().await?;
+    let subscription = handlers::cancel(&tx, &subscription_id, wanted.cancel_at_period_end).await?;
+    commit(tx).await?;
+    Ok(subscription.into())
+}
+
+async fn show(State(host): State<Host>, Path(subscription_id): Path<String>) -> Result<Json<Shown>, Problem> {
+    let tx = host.begin().await?;
+    let subscription = tables::find(&tx, &subscription_id)
+        .await?
+        .ok_or_else(handlers::unknown)?;
+    commit(tx).await?;
+    Ok(subscription.into())
+}
+
+/// The newest one.
+async fn show_of_guild(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<Json<Shown>, Problem> {
+    let tx = host.begin().await?;
+    let newest = tables::of_guild(&tx, &guild_id).await?.pop();
+    commit(tx).await?;
+    Ok(newest.ok_or_else(handlers::unknown)?.into())
+}

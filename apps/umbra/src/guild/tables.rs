@@ -1,0 +1,66 @@
+//! The table of guilds.
+
+use postroom::{Migration, Result};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{DatabaseTransaction, QueryResult};
+
+use super::domain::{Guild, Status};
+use crate::refusal::Refusal;
+use crate::rows::{self, cell};
+
+pub(crate) const MIGRATION: Migration = Migration {
+    number: 1,
+    name: "guild",
+    up: include_str!("../../migrations/0001_guild.up.sql"),
+    down: include_str!("../../migrations/0001_guild.down.sql"),
+};
+
+const GUILD: &str = "umbra_guild";
+
+pub(super) async fn find(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<Guild>> {
+    let row = rows::find(tx, GUILD, ("guild_id", guild_id)).await?;
+    row.map(read).transpose()
+}
+
+pub(super) async fn lock(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<Guild>> {
+    let row = rows::lock(tx, GUILD, ("guild_id", guild_id)).await?;
+    row.map(read).transpose()
+}
+
+pub(super) async fn insert(tx: &DatabaseTransaction, guild: &Guild) -> Result<()> {
+    let row = vec![
+        cell("guild_id", guild.guild_id.as_str()),
+        cell("owner_id", guild.owner_id.as_str()),
+        cell("status", guild.status.name()),
+    ];
+    rows::insert(tx, GUILD, row).await
+}
+
+pub(super) async fn save(tx: &DatabaseTransaction, guild: &Guild) -> Result<()> {
+    let cells = vec![
+        cell("owner_id", guild.owner_id.as_str()),
+        cell("status", guild.status.name()),
+    ];
+    let this = Expr::col("guild_id").eq(guild.guild_id.as_str());
+    rows::change(tx, GUILD, cells, this).await?;
+    Ok(())
+}
+
+/// For the doors of other contexts, never for their handlers: whether a request may name this guild. The guild stays as it is
+/// until the request's transaction ends, so that what the request does comes before or after a kick, not beside it.
+pub(crate) async fn check_installed(tx: &DatabaseTransaction, guild_id: &str) -> Result<(), postroom_host::Problem> {
+    let guild = lock(tx, guild_id).await?.ok_or_else(unknown)?;
+    Ok(guild.check_installed()?)
+}
+
+pub(super) fn unknown() -> Refusal {
+    Refusal::absent("unknown_guild", "the bot was never in such a guild")
+}
+
+fn read(row: QueryResult) -> Result<Guild> {
+    Ok(Guild {
+        guild_id: row.try_get("", "guild_id")?,
+        owner_id: row.try_get("", "owner_id")?,
+        status: Status::of(&row.try_get::<String>("", "status")?),
+    })
+}

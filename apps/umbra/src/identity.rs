@@ -1,0 +1,6 @@
+//! Identity: who our users are, and their sessions.
+
+pub mod events;
+pub(crate) mod handlers;
+pub(crate) mod http;
+pub(crate) mod tables;

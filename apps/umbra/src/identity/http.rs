@@ -1,0 +1,56 @@
+//! The door for users.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use postroom_host::{Body, Host, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::{handlers, tables};
+use crate::door::commit;
+use crate::refusal::check_id;
+
+pub(crate) fn routes() -> Router<Host> {
+    Router::new()
+        .route("/umbra/users", post(register))
+        .route("/umbra/users/{user_id}/sessions", post(create_session))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Register {
+    discord_user_id: String,
+}
+
+#[derive(Serialize)]
+struct Registered {
+    user_id: String,
+}
+
+#[derive(Serialize)]
+struct Created {
+    session_id: String,
+}
+
+async fn register(
+    State(host): State<Host>,
+    Body(wanted): Body<Register>,
+) -> Result<(StatusCode, Json<Registered>), Problem> {
+    check_id("discord_user_id", &wanted.discord_user_id)?;
+    let tx = host.begin().await?;
+    let user_id = handlers::register(&tx, &wanted.discord_user_id).await?;
+    commit(tx).await?;
+    Ok((StatusCode::CREATED, Json(Registered { user_id })))
+}
+
+async fn create_session(
+    State(host): State<Host>,
+    Path(user_id): Path<String>,
+) -> Result<(StatusCode, Json<Created>), Problem> {
+    let tx = host.begin().await?;
+    tables::check_registered(&tx, &user_id).await?;
+    let session_id = handlers::create_session(&tx, &user_id).await?;
+    commit(tx).await?;
+    Ok((StatusCode::CREATED, Json(Created { session_id })))
+}

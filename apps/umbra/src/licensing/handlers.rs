@@ -1,0 +1,238 @@
+//! `umbra-licensing`: a licence follows its guild, its subscription and its card. Whatever comes twice or late changes nothing.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::{DomainEvent, Error, Event, Handler, Result, emit};
+use sea_orm::DatabaseTransaction;
+
+use super::domain::{License, Paid};
+use super::events::{LicenseCanceled, LicenseDowngraded, LicenseExtended, LicenseGranted, LicenseSuspended};
+use super::tables;
+use crate::billing::events::{
+    BILLING_KEY_ID, BillingKeyDeleted, PaymentFailedFinal, PaymentSucceeded, PlanDowngraded, PlanUpgraded,
+    SubscriptionStarted, SubscriptionSuspended,
+};
+use crate::door::new_id;
+use crate::guild::events::{BotInstalled, BotKicked, GuildDeleted};
+use crate::plan::Plan;
+
+/// The events that licensing listens to.
+pub(crate) const LISTENS: [&str; 10] = [
+    BotInstalled::TYPE,
+    BotKicked::TYPE,
+    GuildDeleted::TYPE,
+    BillingKeyDeleted::TYPE,
+    SubscriptionStarted::TYPE,
+    PaymentSucceeded::TYPE,
+    PaymentFailedFinal::TYPE,
+    SubscriptionSuspended::TYPE,
+    PlanUpgraded::TYPE,
+    // When a smaller plan comes into effect, nobody tells: it is remembered until the payment for it.
+    PlanDowngraded::TYPE,
+];
+
+/// Licensing, with what it must know of billing's calendar.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Licensing {
+    /// How long a first payment lasts.
+    pub(crate) period: Duration,
+}
+
+#[async_trait]
+impl Handler for Licensing {
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        match event.event_type.as_str() {
+            BotInstalled::TYPE => install(tx, event).await,
+            BotKicked::TYPE => {
+                let kicked: BotKicked = event.decode()?;
+                suspend(tx, guilds(tx, event, &kicked.guild_id).await?, "bot_kicked").await
+            }
+            GuildDeleted::TYPE => cancel(tx, event).await,
+            BillingKeyDeleted::TYPE => {
+                let deleted: BillingKeyDeleted = event.decode()?;
+                suspend(
+                    tx,
+                    tables::of_key(tx, &deleted.billing_key_id).await?,
+                    "billing_key_deleted",
+                )
+                .await
+            }
+            SubscriptionStarted::TYPE => self.grant(tx, event).await,
+            PaymentSucceeded::TYPE => extend(tx, event).await,
+            PaymentFailedFinal::TYPE => fall_to_free(tx, event).await,
+            SubscriptionSuspended::TYPE => {
+                let suspended: SubscriptionSuspended = event.decode()?;
+                let license = subscribed(tx, event, &suspended.subscription_id).await?;
+                suspend(tx, license, &suspended.reason).await
+            }
+            PlanUpgraded::TYPE => upgrade(tx, event).await,
+            PlanDowngraded::TYPE => note_downgrade(tx, event).await,
+            other => Err(Error::invalid(format!("licensing does not know {other}"))),
+        }
+    }
+}
+
+impl Licensing {
+    async fn grant(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        let started: SubscriptionStarted = event.decode()?;
+        let known = tables::lock(tx, ("guild_id", &started.guild_id)).await?;
+        let is_new = known.is_none();
+        let mut license = known.unwrap_or_else(|| License::free(new_id(), started.guild_id.clone(), ""));
+        if !license.follow_subscription(&event.id.to_string()) {
+            return Ok(());
+        }
+        license.grant(Paid {
+            subscription_id: started.subscription_id,
+            billing_key_id: event.headers.get(BILLING_KEY_ID).cloned(),
+            plan: plan(&started.plan_code)?,
+            until: event.occurred_at + self.period,
+        });
+        match is_new {
+            true => tables::insert(tx, &license).await?,
+            false => tables::save(tx, &license).await?,
+        }
+        tell_granted(tx, &license).await
+    }
+}
+
+async fn install(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let installed: BotInstalled = event.decode()?;
+    let event_id = event.id.to_string();
+    let Some(mut license) = tables::lock(tx, ("guild_id", &installed.guild_id)).await? else {
+        let license = License::free(new_id(), installed.guild_id, &event_id);
+        tables::insert(tx, &license).await?;
+        return tell_granted(tx, &license).await;
+    };
+    if license.follow_guild(&event_id) {
+        let is_granted = license.reinstall();
+        tables::save(tx, &license).await?;
+        if is_granted {
+            tell_granted(tx, &license).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The licence of a guild, if this event is news to it.
+async fn guilds(tx: &DatabaseTransaction, event: &Event, guild_id: &str) -> Result<Vec<License>> {
+    let license = tables::lock(tx, ("guild_id", guild_id)).await?;
+    let with_news = license.and_then(|mut license| license.follow_guild(&event.id.to_string()).then_some(license));
+    Ok(with_news.into_iter().collect())
+}
+
+/// The licence of a subscription, if this event is news to it.
+async fn subscribed(tx: &DatabaseTransaction, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
+    let license = tables::lock(tx, ("subscription_id", subscription_id)).await?;
+    let with_news = license.and_then(|mut license| {
+        let is_news = license.follow_subscription(&event.id.to_string());
+        is_news.then_some(license)
+    });
+    Ok(with_news.into_iter().collect())
+}
+
+async fn suspend(tx: &DatabaseTransaction, licenses: Vec<License>, reason: &str) -> Result<()> {
+    for mut license in licenses {
+        let is_suspended = license.suspend();
+        tables::save(tx, &license).await?;
+        if is_suspended {
+            let suspended = LicenseSuspended {
+                license_id: license.license_id,
+                reason: reason.to_owned(),
+            };
+            emit(tx, &suspended).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn cancel(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let deleted: GuildDeleted = event.decode()?;
+    for mut license in guilds(tx, event, &deleted.guild_id).await? {
+        let is_canceled = license.cancel();
+        tables::save(tx, &license).await?;
+        if is_canceled {
+            let license_id = license.license_id;
+            emit(tx, &LicenseCanceled { license_id }).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A payment makes the licence last longer, and brings a smaller plan into effect that was announced for it.
+async fn extend(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let succeeded: PaymentSucceeded = event.decode()?;
+    let until = succeeded.new_period_end;
+    let Some(license) = tables::lock(tx, ("subscription_id", &succeeded.subscription_id)).await? else {
+        return Ok(());
+    };
+    if !tables::extend(tx, &license, until).await? {
+        return Ok(());
+    }
+    let extended = LicenseExtended {
+        license_id: license.license_id.clone(),
+        new_expires_at: until,
+    };
+    emit(tx, &extended).await?;
+    match license.plan_paid_until(until) {
+        Some(plan) => {
+            let expires_at = Some(until);
+            fall(tx, License { expires_at, ..license }, plan).await
+        }
+        None => Ok(()),
+    }
+}
+
+async fn fall_to_free(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let failed: PaymentFailedFinal = event.decode()?;
+    for license in subscribed(tx, event, &failed.subscription_id).await? {
+        fall(tx, license, Plan::Free).await?;
+    }
+    Ok(())
+}
+
+async fn fall(tx: &DatabaseTransaction, mut license: License, plan: Plan) -> Result<()> {
+    let old = license.fall_to(plan);
+    tables::save(tx, &license).await?;
+    if let Some(old) = old {
+        let downgraded = LicenseDowngraded {
+            license_id: license.license_id,
+            old_plan: old.code().to_owned(),
+            new_plan: plan.code().to_owned(),
+        };
+        emit(tx, &downgraded).await?;
+    }
+    Ok(())
+}
+
+async fn upgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let upgraded: PlanUpgraded = event.decode()?;
+    for mut license in subscribed(tx, event, &upgraded.subscription_id).await? {
+        license.upgrade(plan(&upgraded.new_plan)?);
+        tables::save(tx, &license).await?;
+    }
+    Ok(())
+}
+
+async fn note_downgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let downgraded: PlanDowngraded = event.decode()?;
+    for mut license in subscribed(tx, event, &downgraded.subscription_id).await? {
+        license.next_plan = Some((plan(&downgraded.new_plan)?, downgraded.effective_at));
+        tables::save(tx, &license).await?;
+    }
+    Ok(())
+}
+
+async fn tell_granted(tx: &DatabaseTransaction, license: &License) -> Result<()> {
+    let granted = LicenseGranted {
+        license_id: license.license_id.clone(),
+        guild_id: license.guild_id.clone(),
+        plan_code: license.plan.code().to_owned(),
+    };
+    emit(tx, &granted).await?;
+    Ok(())
+}
+
+fn plan(code: &str) -> Result<Plan> {
+    Plan::of(code).ok_or_else(|| Error::invalid(format!("there is no plan {code:?}")))
+}

@@ -1,0 +1,56 @@
+//! The door for the bot: what may this guild use.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use postroom::clock;
+use postroom_host::{Host, Problem};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::tables;
+use crate::door::commit;
+use crate::refusal::Refusal;
+
+/// How long a licence counts after the end of what is paid.
+#[derive(Clone, Copy)]
+struct Grace(Duration);
+
+pub(crate) fn routes(grace: Duration) -> Router<Host> {
+    Router::new()
+        .route("/umbra/guilds/{guild_id}/license", get(show))
+        .layer(Extension(Grace(grace)))
+}
+
+#[derive(Serialize)]
+struct Shown {
+    license_id: String,
+    guild_id: String,
+    plan_code: &'static str,
+    status: &'static str,
+    /// What the guild may use now.
+    usable_plan: &'static str,
+    #[serde(with = "time::serde::rfc3339::option")]
+    expires_at: Option<OffsetDateTime>,
+}
+
+async fn show(
+    State(host): State<Host>,
+    Extension(Grace(grace)): Extension<Grace>,
+    Path(guild_id): Path<String>,
+) -> Result<Json<Shown>, Problem> {
+    let tx = host.begin().await?;
+    let license = tables::find(&tx, &guild_id).await?;
+    commit(tx).await?;
+    let license = license.ok_or_else(|| Refusal::absent("unknown_license", "this guild has no licence"))?;
+    Ok(Json(Shown {
+        plan_code: license.plan.code(),
+        status: license.status.name(),
+        usable_plan: license.plan_at(clock::now(), grace).code(),
+        expires_at: license.expires_at,
+        license_id: license.license_id,
+        guild_id: license.guild_id,
+    }))
+}

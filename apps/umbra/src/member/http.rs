@@ -1,0 +1,61 @@
+//! The door for a guild's page on the web, and for its moderators.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use postroom_host::{Body, Host, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::handlers;
+use crate::door::commit;
+use crate::guild::tables::check_installed;
+use crate::refusal::{check_list, check_text};
+
+pub(crate) fn routes() -> Router<Host> {
+    Router::new()
+        .route("/umbra/guilds/{guild_id}/members", post(join))
+        .route("/umbra/members/{member_id}/restore", post(restore))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Join {
+    slug: String,
+}
+
+#[derive(Serialize)]
+struct Joined {
+    member_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Restore {
+    roles: Vec<String>,
+}
+
+async fn join(
+    State(host): State<Host>,
+    Path(guild_id): Path<String>,
+    Body(wanted): Body<Join>,
+) -> Result<(StatusCode, Json<Joined>), Problem> {
+    check_text("slug", &wanted.slug, 100)?;
+    let tx = host.begin().await?;
+    check_installed(&tx, &guild_id).await?;
+    let member_id = handlers::join(&tx, &guild_id, &wanted.slug).await?;
+    commit(tx).await?;
+    Ok((StatusCode::CREATED, Json(Joined { member_id })))
+}
+
+async fn restore(
+    State(host): State<Host>,
+    Path(member_id): Path<String>,
+    Body(wanted): Body<Restore>,
+) -> Result<StatusCode, Problem> {
+    check_list("roles", &wanted.roles)?;
+    let tx = host.begin().await?;
+    handlers::restore(&tx, &member_id, wanted.roles).await?;
+    commit(tx).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,192 @@
+//! `umbra-notification`: whoever is concerned gets one message for each event.
+//!
+//! Whose a guild, a subscription or a licence is, it learns from events too; those bring no message.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postroom::{DomainEvent, Error, ErrorKind, Event, Handler, Result};
+use sea_orm::DatabaseTransaction;
+
+use super::dm::{Dm, Message, Sent};
+use super::domain::{Address, canceled, payment_failed, plan_name, reason};
+use super::tables::{self, Notice};
+use crate::billing::events::{
+    PaymentFailed, PaymentFailedFinal, PlanDowngraded, PlanUpgraded, SubscriptionCanceled, SubscriptionStarted, USER_ID,
+};
+use crate::guild::events::{BotInstalled, GuildOwnerChanged};
+use crate::licensing::events::{LicenseDowngraded, LicenseGranted, LicenseSuspended};
+use crate::recovery::events::{AntiNukeActioned, AntiNukeTriggered, RestoreCompleted, RestoreFailed, RestoreStarted};
+
+/// The events that bring a message.
+pub(crate) const NOTICES: [&str; 13] = [
+    SubscriptionStarted::TYPE,
+    PaymentFailed::TYPE,
+    PaymentFailedFinal::TYPE,
+    SubscriptionCanceled::TYPE,
+    PlanUpgraded::TYPE,
+    PlanDowngraded::TYPE,
+    LicenseDowngraded::TYPE,
+    LicenseSuspended::TYPE,
+    RestoreStarted::TYPE,
+    RestoreCompleted::TYPE,
+    RestoreFailed::TYPE,
+    AntiNukeTriggered::TYPE,
+    AntiNukeActioned::TYPE,
+];
+
+/// The events that only say whose something is.
+pub(crate) const ADDRESSES: [&str; 3] = [BotInstalled::TYPE, GuildOwnerChanged::TYPE, LicenseGranted::TYPE];
+
+/// Notification, with whoever brings messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Notification {
+    pub(crate) dm: Arc<dyn Dm>,
+}
+
+#[async_trait]
+impl Handler for Notification {
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        learn(tx, event).await?;
+        match notice(event)? {
+            Some((address, content)) => self.tell(tx, event, address, content).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Notification {
+    /// Sends a message unless it was sent. Pattern 2, event id deduplication: the event's id is the notice's key, and the
+    /// message's nonce.
+    async fn tell(&self, tx: &DatabaseTransaction, event: &Event, address: Address, content: String) -> Result<()> {
+        let event_id = event.id.to_string();
+        if tables::is_sent(tx, &event_id).await? {
+            return Ok(());
+        }
+        let nobody = || Error::invalid(format!("nobody is known at {}", address.as_str()));
+        let user_id = tables::user_at(tx, address.clone()).await?.ok_or_else(nobody)?;
+        let message = Message {
+            nonce: event_id.clone(),
+            user_id: user_id.clone(),
+            content: content.clone(),
+        };
+        let status = match self.dm.send(&message).await {
+            Sent::Delivered => "delivered",
+            Sent::Closed => "closed",
+            Sent::Limited { retry_after } => {
+                let says = format!("Discord takes no more messages for {retry_after:?} (429)");
+                return Err(Error::new(ErrorKind::Failed, says));
+            }
+            Sent::Failed { says } => return Err(Error::new(ErrorKind::Failed, format!("send a message: {says}"))),
+        };
+        let notice = Notice {
+            event_id,
+            user_id,
+            content,
+            status: status.to_owned(),
+        };
+        tables::insert(tx, &notice).await
+    }
+}
+
+/// Learns whose something is.
+async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    let (from, to) = match event.event_type.as_str() {
+        BotInstalled::TYPE => {
+            let installed: BotInstalled = event.decode()?;
+            (
+                Address::guild(&installed.guild_id),
+                Address::user(&installed.installer_user_id),
+            )
+        }
+        GuildOwnerChanged::TYPE => {
+            let changed: GuildOwnerChanged = event.decode()?;
+            (Address::guild(&changed.guild_id), Address::user(&changed.new_owner_id))
+        }
+        SubscriptionStarted::TYPE => {
+            let started: SubscriptionStarted = event.decode()?;
+            let payer = event.headers.get(USER_ID).map(|user_id| Address::user(user_id));
+            let payer = payer.unwrap_or_else(|| Address::guild(&started.guild_id));
+            (Address::subscription(&started.subscription_id), payer)
+        }
+        LicenseGranted::TYPE => {
+            let granted: LicenseGranted = event.decode()?;
+            (Address::license(&granted.license_id), Address::guild(&granted.guild_id))
+        }
+        RestoreStarted::TYPE => {
+            let started: RestoreStarted = event.decode()?;
+            (
+                Address::restore(&started.restore_job_id),
+                Address::guild(&started.guild_id),
+            )
+        }
+        _ => return Ok(()),
+    };
+    tables::learn(tx, &from, &to, &event.id.to_string()).await
+}
+
+/// What to say to whom, if anything.
+fn notice(event: &Event) -> Result<Option<(Address, String)>> {
+    let notice = match event.event_type.as_str() {
+        LicenseDowngraded::TYPE => {
+            let downgraded: LicenseDowngraded = event.decode()?;
+            let says = format!("Downgraded to {}", plan_name(&downgraded.new_plan));
+            (Address::license(&downgraded.license_id), says)
+        }
+        LicenseSuspended::TYPE => {
+            let suspended: LicenseSuspended = event.decode()?;
+            let says = format!("Your licence is suspended: {}", reason(&suspended.reason));
+            (Address::license(&suspended.license_id), says)
+        }
+        RestoreStarted::TYPE => {
+            let started: RestoreStarted = event.decode()?;
+            (
+                Address::restore(&started.restore_job_id),
+                "Restoring your server".to_owned(),
+            )
+        }
+        RestoreCompleted::TYPE => {
+            let completed: RestoreCompleted = event.decode()?;
+            let says = format!("Your server is restored: {}", completed.result_summary);
+            (Address::restore(&completed.restore_job_id), says)
+        }
+        RestoreFailed::TYPE => {
+            let failed: RestoreFailed = event.decode()?;
+            let says = format!("Your server could not be restored: {}", failed.error_summary);
+            (Address::restore(&failed.restore_job_id), says)
+        }
+        AntiNukeTriggered::TYPE => {
+            let triggered: AntiNukeTriggered = event.decode()?;
+            let says = format!("URGENT: {} on your server", triggered.detected_pattern);
+            (Address::guild(&triggered.guild_id), says)
+        }
+        AntiNukeActioned::TYPE => {
+            let actioned: AntiNukeActioned = event.decode()?;
+            let says = format!("We protected your server: {} measures", actioned.actions_taken.len());
+            (Address::guild(&actioned.guild_id), says)
+        }
+        _ => return subscription_notice(event),
+    };
+    Ok(Some(notice))
+}
+
+/// What to say to whoever pays, if anything.
+fn subscription_notice(event: &Event) -> Result<Option<(Address, String)>> {
+    let says = match event.event_type.as_str() {
+        SubscriptionStarted::TYPE => {
+            let started: SubscriptionStarted = event.decode()?;
+            format!("{} activated", plan_name(&started.plan_code))
+        }
+        PaymentFailed::TYPE => payment_failed(event.decode::<PaymentFailed>()?.retry_count),
+        PaymentFailedFinal::TYPE => "Subscription canceled: payment failed four times".to_owned(),
+        SubscriptionCanceled::TYPE => canceled(event.decode::<SubscriptionCanceled>()?.cancel_at_period_end),
+        PlanUpgraded::TYPE => format!("Upgraded to {}", plan_name(&event.decode::<PlanUpgraded>()?.new_plan)),
+        PlanDowngraded::TYPE => {
+            let downgraded: PlanDowngraded = event.decode()?;
+            let from = downgraded.effective_at.date();
+            format!("Your plan will be {} from {from}", plan_name(&downgraded.new_plan))
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some((Address::subscription(&event.aggregate_id), says)))
+}

@@ -1,0 +1,79 @@
+//! One row at a time: how every context reads and writes its tables, in SQL that three databases take.
+
+use postroom::Result;
+use sea_orm::sea_query::{Asterisk, Expr, ExprTrait, LockType, Order, Query, SelectStatement};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use time::OffsetDateTime;
+
+/// A column and what stands in it.
+pub(crate) type Cell = (&'static str, Expr);
+
+pub(crate) fn cell(column: &'static str, value: impl Into<Expr>) -> Cell {
+    (column, value.into())
+}
+
+pub(crate) async fn insert(tx: &DatabaseTransaction, table: &'static str, row: Vec<Cell>) -> Result<()> {
+    let (columns, values): (Vec<_>, Vec<_>) = row.into_iter().unzip();
+    let mut insert = Query::insert();
+    insert.into_table(table).columns(columns).values_panic(values);
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+/// Changes the rows that the condition holds for; answers whether there were any.
+pub(crate) async fn change(
+    tx: &DatabaseTransaction,
+    table: &'static str,
+    cells: Vec<Cell>,
+    which: Expr,
+) -> Result<bool> {
+    let mut update = Query::update();
+    update.table(table).values(cells).and_where(which);
+    Ok(tx.execute(&update).await?.rows_affected() > 0)
+}
+
+/// The row, if there is one.
+pub(crate) async fn find(
+    tx: &DatabaseTransaction,
+    table: &'static str,
+    (key, value): (&'static str, &str),
+) -> Result<Option<QueryResult>> {
+    Ok(tx.query_one(&select(table, key, value)).await?)
+}
+
+/// The row, which nobody else changes until this transaction ends. (SQLite's transactions are alone anyway.)
+pub(crate) async fn lock(
+    tx: &DatabaseTransaction,
+    table: &'static str,
+    (key, value): (&'static str, &str),
+) -> Result<Option<QueryResult>> {
+    Ok(tx.query_one(select(table, key, value).lock(LockType::Update)).await?)
+}
+
+/// All rows, sorted.
+pub(crate) async fn list(
+    tx: &DatabaseTransaction,
+    table: &'static str,
+    (key, value): (&'static str, &str),
+    sorted_by: &'static str,
+) -> Result<Vec<QueryResult>> {
+    Ok(tx
+        .query_all(select(table, key, value).order_by(sorted_by, Order::Asc))
+        .await?)
+}
+
+fn select(table: &'static str, key: &'static str, value: &str) -> SelectStatement {
+    let mut select = Query::select();
+    select.column(Asterisk).from(table).and_where(Expr::col(key).eq(value));
+    select
+}
+
+/// An instant as every database keeps it: milliseconds since 1970.
+pub(crate) fn to_ms(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// Reads back what [`to_ms`] wrote.
+pub(crate) fn from_ms(ms: i64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}

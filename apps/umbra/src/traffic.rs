@@ -1,0 +1,62 @@
+//! Guilds and those who pay for them, so that there is something to see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use postroom::{Error, ErrorKind, Job, Outbox, Result, table};
+use postroom_host::Problem;
+
+use crate::billing::charge::Till;
+use crate::door::new_id;
+use crate::plan::Plan;
+use crate::{billing, guild, identity};
+
+/// Between two new guilds.
+const EVERY: Duration = Duration::from_secs(5);
+/// One in so many guilds throws the bot out again.
+const KICKS: u64 = 5;
+
+pub(crate) fn traffic(till: Till) -> Job {
+    let count = Arc::new(AtomicU64::new(0));
+    Job::every("umbra-traffic", EVERY, move |outbox| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        bring_guild(outbox, till.clone(), number)
+    })
+}
+
+/// Somebody registers, installs the bot and subscribes; now and then somebody changes their mind.
+async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result<u64> {
+    let (guild_id, db) = (new_id(), outbox.db());
+    let tx = table::begin(db).await?;
+    let user_id = identity::handlers::register(&tx, &new_id()).await.map_err(fault)?;
+    guild::handlers::install(&tx, &guild_id, &user_id)
+        .await
+        .map_err(fault)?;
+    billing::handlers::issue_key(&tx, &user_id, card(number)).await?;
+    let wanted = (guild_id.as_str(), user_id.as_str(), Plan::Pro);
+    let charge = billing::handlers::open(&tx, &till, wanted).await.map_err(fault)?;
+    tx.commit().await?;
+    billing::handlers::charge_first(db, &till, charge)
+        .await
+        .map_err(fault)?;
+    if number % KICKS == KICKS - 1 {
+        let tx = table::begin(db).await?;
+        guild::handlers::kick(&tx, &guild_id).await.map_err(fault)?;
+        tx.commit().await?;
+    }
+    Ok(1)
+}
+
+/// Most cards are good; some expire, and the answer about some is lost at first.
+fn card(number: u64) -> &'static str {
+    match number % 10 {
+        3 | 6 => "expires",
+        8 => "lost",
+        _ => "visa",
+    }
+}
+
+fn fault(problem: Problem) -> Error {
+    Error::new(ErrorKind::Failed, format!("bring a guild: {problem:?}"))
+}

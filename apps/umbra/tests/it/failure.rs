@@ -1,0 +1,242 @@
+//! What fails: cards that are declined or do not answer, messages that are not taken, and what is given up.
+
+use std::time::Duration;
+
+use postroom::dead::{self, Selection};
+use postroom::{Ordering, Verdict, clock, inspect};
+use postroom_testkit::fresh;
+use serde_json::json;
+use umbra::Umbra;
+use umbra::alert::Gauges;
+use umbra::billing::Play;
+use umbra::notification::dm::Sent;
+
+use crate::site::{PATIENCE, Site};
+
+fn failed() -> Sent {
+    Sent::Failed {
+        says: "no route to Discord".to_owned(),
+    }
+}
+
+#[test]
+fn u_06_the_waits_are_one_five_and_fifteen_minutes_then_an_hour() {
+    let retry = Umbra::default().retry;
+    let now = clock::now();
+    let waits: Vec<Option<u64>> = (1..=10)
+        .map(|attempts| match retry.judge(attempts, now, now, 0.5) {
+            Verdict::RetryAfter(wait) => Some(wait.as_secs() / 60),
+            Verdict::Dead => None,
+        })
+        .collect();
+    let minutes = [1, 5, 15, 60, 60, 60, 60, 60, 60].map(Some);
+    assert_eq!(waits, [&minutes[..], &[None]].concat());
+}
+
+#[test]
+fn u_06_events_are_handled_one_at_a_time_in_the_order_of_the_outbox() {
+    for subscriber in umbra::module().subscribers {
+        let is_calendar = subscriber.group == "umbra-charges";
+        let expected = if is_calendar { Ordering::Key } else { Ordering::Strict };
+        assert_eq!(
+            (subscriber.ordering, subscriber.shards),
+            (expected, 1),
+            "{}",
+            subscriber.group
+        );
+        assert_eq!(subscriber.retry, Umbra::default().retry, "{}", subscriber.group);
+    }
+}
+
+#[tokio::test]
+async fn u_06_the_tenth_failure_is_a_dead_letter() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.quiet().await;
+    site.dm.answer(vec![failed(); 10]);
+    site.subscription("g1", &ada).await;
+    let seen = json!({ "detected_pattern": "mass ban", "suspects": ["666"] });
+    site.post("/guilds/g1/anti-nuke", seen).await;
+    site.quiet().await;
+
+    let letters = dead::list(site.fresh.db(), &Selection::default(), None, 10)
+        .await
+        .unwrap();
+    assert_eq!(letters.len(), 1);
+    let letter = &letters[0];
+    assert_eq!((letter.route.as_str(), letter.attempts), ("umbra-notification", 10));
+    assert_eq!(letter.entry.event.event_type, "SubscriptionStarted");
+    assert!(letter.error.contains("no route to Discord"), "{}", letter.error);
+    assert_eq!(
+        site.dm.asked(),
+        11,
+        "ten for the one, and one for the next, which waited"
+    );
+    assert_eq!(site.told(), ["URGENT: mass ban on your server"]);
+
+    dead::retry(site.fresh.db(), &Selection::default(), "test")
+        .await
+        .unwrap();
+    site.until(&format!("/users/{ada}/notices"), |notices| {
+        notices.as_array().unwrap().len() == 2
+    })
+    .await;
+    assert_eq!(site.told()[1], "Pro activated");
+    site.stage.close().await;
+}
+
+#[tokio::test]
+async fn a_message_that_discord_does_not_take_now_is_sent_once_later() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.quiet().await;
+    let retry_after = Duration::from_secs(1);
+    site.dm
+        .answer([Sent::Limited { retry_after }, failed(), Sent::Delivered, Sent::Closed]);
+    let id = site.subscription("g1", &ada).await;
+    site.post(
+        &format!("/subscriptions/{id}/upgrade"),
+        json!({ "plan_code": "business" }),
+    )
+    .await;
+    let notices = site
+        .until(&format!("/users/{ada}/notices"), |notices| {
+            notices.as_array().unwrap().len() == 2
+        })
+        .await;
+    assert_eq!(site.told(), ["Pro activated"], "who takes no messages gets none");
+    assert_eq!(
+        (&notices[0]["status"], &notices[1]["status"]),
+        (&json!("delivered"), &json!("closed"))
+    );
+    assert_eq!(site.dm.asked(), 4);
+    site.stage.close().await;
+}
+
+#[tokio::test]
+async fn a_card_that_is_declined_leaves_no_subscription() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "declined").await;
+    site.guild("g1", &ada).await;
+    let wanted = json!({ "guild_id": "g1", "user_id": ada, "plan_code": "pro" });
+    let (code, problem) = site.request("POST", "/subscriptions", &wanted).await;
+    assert_eq!((code, &problem["code"]), (402, &json!("card_declined")));
+    assert!(
+        problem["detail"].as_str().unwrap().contains("INSUFFICIENT_FUNDS"),
+        "{problem}"
+    );
+    let subscription = site.get("/guilds/g1/subscription").await;
+    assert_eq!(subscription["status"], "declined");
+    site.cards.program("declined", [Play::Pay]);
+    site.subscription("g1", &ada).await;
+    site.quiet().await;
+    assert_eq!(site.told(), ["Pro activated"]);
+    assert_eq!(site.cards.charges().len(), 1);
+    site.stage.close().await;
+}
+
+/// The answer to the first charge is lost: the card was charged, and the subscription begins when that is found out.
+#[tokio::test]
+async fn a_charge_whose_answer_is_lost_is_made_once() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "lost").await;
+    site.guild("g1", &ada).await;
+    let wanted = json!({ "guild_id": "g1", "user_id": ada, "plan_code": "pro" });
+    let (code, subscription) = site.request("POST", "/subscriptions", &wanted).await;
+    assert_eq!(
+        (code, &subscription["status"]),
+        (202, &json!("pending")),
+        "{subscription}"
+    );
+    site.until("/guilds/g1/subscription", |one| one["status"] == "active")
+        .await;
+    site.until("/guilds/g1/license", |license| license["plan_code"] == "pro")
+        .await;
+    site.quiet().await;
+    assert_eq!(site.told(), ["Pro activated"]);
+    assert_eq!((site.cards.charges().len(), site.cards.asked()), (1, 2));
+    site.stage.close().await;
+}
+
+/// A card API that is down for a while is neither a success nor a failure of the customer's.
+#[tokio::test]
+async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
+    let site = Site::with(fresh::sqlite().await, |umbra| {
+        umbra.pace.period = Duration::from_millis(500);
+    })
+    .await;
+    site.cards.program(
+        "visa",
+        [
+            Play::Pay,
+            Play::Fall,
+            Play::Fall,
+            Play::Lose,
+            Play::Decline("EXPIRED_CARD"),
+        ],
+    );
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.until("/guilds/g1/subscription", |one| one["status"] == "canceled")
+        .await;
+    site.quiet().await;
+    let events = site.events().await;
+    let count = |event: &str| events.iter().filter(|one| *one == event).count();
+    assert_eq!((count("PaymentSucceeded"), count("PaymentFailed")), (1, 3));
+    assert_eq!(site.cards.charges().len(), 2);
+    site.stage.close().await;
+}
+
+/// The real calendar: after a failure the next attempt is a day away.
+#[tokio::test]
+async fn u_03_the_next_attempt_is_scheduled_a_day_later() {
+    let day = Umbra::default().pace.retry_after;
+    assert_eq!(day, Duration::from_secs(86_400));
+    let change = |umbra: &mut Umbra| {
+        umbra.pace.period = Duration::from_millis(100);
+        umbra.pace.retry_after = day;
+    };
+    let site = Site::with(fresh::sqlite().await, change).await;
+    let ada = site.user("1001", "expires").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.until("/guilds/g1/subscription", |one| one["status"] == "past_due")
+        .await;
+    let due_at = site.due_at().await;
+    let wait = due_at - clock::now();
+    assert!(wait <= day && wait > day - PATIENCE, "the next charge is in {wait}");
+    assert_eq!(
+        site.get("/guilds/g1/license").await["usable_plan"],
+        "pro",
+        "there is some grace"
+    );
+    site.stage.close().await;
+}
+
+#[tokio::test]
+async fn u_08_what_fails_shows_in_the_metrics() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.quiet().await;
+    assert_eq!(site.get("/alerts").await["firing"], json!([]));
+    site.dm.otherwise(Some(failed()));
+    site.subscription("g1", &ada).await;
+    let alerts = site
+        .until("/alerts", |alerts| {
+            alerts["metrics"]["retry_count_mean"].as_f64() > Some(1.0)
+        })
+        .await;
+    assert_eq!(alerts["firing"][0]["metric"], "retry_count_mean", "{alerts}");
+    assert_eq!(alerts["metrics"]["failed_events"], 1);
+    assert!(alerts["metrics"]["event_age_max_s"].as_f64() > Some(0.0), "{alerts}");
+    assert_eq!(alerts["rules"].as_array().unwrap().len(), 4);
+    site.until("/alerts", |alerts| alerts["firing"] == json!([])).await;
+    let status = inspect::status(&*site.fresh).await.unwrap();
+    assert_eq!(Gauges::of(&status, "umbra-").failed_events, 1, "the dead letter");
+    assert_eq!(Gauges::of(&status, "other-").failed_events, 0);
+    site.stage.close().await;
+}

@@ -1,0 +1,41 @@
+//! Umbra as a guest meets it: requests over HTTP, and what comes of them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests and their harness: what goes wrong fails the test"
+)]
+
+/// A test on each database.
+macro_rules! on_each_database {
+    ($($name:ident: $sqlite:ident, $postgres:ident, $mariadb:ident;)+) => {
+        $(
+            #[tokio::test]
+            async fn $sqlite() {
+                $name(postroom_testkit::fresh::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            async fn $postgres() {
+                $name(postroom_testkit::fresh::postgres().await).await;
+            }
+
+            #[tokio::test]
+            async fn $mariadb() {
+                $name(postroom_testkit::fresh::mysql().await).await;
+            }
+        )+
+    };
+}
+
+mod site;
+
+mod archive;
+mod catalogue;
+mod contexts;
+mod failure;
+mod flow;
+mod guide;
+mod refusal;
+mod repeat;

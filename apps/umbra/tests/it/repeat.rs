@@ -1,0 +1,128 @@
+//! Whatever is delivered again changes nothing.
+
+use std::mem;
+use std::time::Duration;
+
+use postroom::replay::{self, Range, Replay};
+use postroom::{DatabaseTransaction, Event, Handler, Handling, Result, inspect};
+use postroom_testkit::Fresh;
+use postroom_testkit::stage::Stage;
+
+use crate::catalogue::everything;
+use crate::site::{GROUPS, PATIENCE, Site, umbra};
+
+on_each_database! {
+    replayed: u_05_a_replay_changes_nothing_sqlite, u_05_a_replay_changes_nothing_postgres,
+        u_05_a_replay_changes_nothing_mariadb;
+    twice: u_05_every_event_handled_twice_sqlite, u_05_every_event_handled_twice_postgres,
+        u_05_every_event_handled_twice_mariadb;
+}
+
+/// Everything that ever happened, once more, to everybody, although they have moved on since.
+async fn replayed(fresh: Fresh) {
+    let site = Site::with(fresh, |umbra| umbra.pace.period = Duration::from_secs(1)).await;
+    everything(&site).await;
+    let before = (
+        site.rows().await,
+        site.events().await,
+        site.told(),
+        site.cards.charges(),
+    );
+    let delivered = delivered(&site).await;
+    for group in GROUPS {
+        let replay = Replay {
+            route: group.to_owned(),
+            range: Range::default(),
+            per_second: 10_000,
+            again: true,
+        };
+        replay::start(&*site.fresh, &replay, "test").await.unwrap();
+    }
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while self::delivered(&site).await < 2 * delivered {
+        assert!(tokio::time::Instant::now() < deadline, "the replay did not end");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    site.quiet().await;
+    let after = (
+        site.rows().await,
+        site.events().await,
+        site.told(),
+        site.cards.charges(),
+    );
+    assert_eq!(before.0, after.0);
+    assert_eq!(before.1, after.1);
+    assert_eq!(before.2, after.2);
+    assert_eq!(before.3, after.3);
+    site.stage.close().await;
+}
+
+/// How many events were delivered to anybody.
+async fn delivered(site: &Site) -> i64 {
+    let status = inspect::status(&*site.fresh).await.unwrap();
+    status.routes.iter().map(|route| route.delivered).sum()
+}
+
+/// Calls a handler twice for each event.
+struct Twice(Box<dyn Handler>);
+
+#[async_trait::async_trait]
+impl Handler for Twice {
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        self.0.handle(tx, event).await?;
+        self.0.handle(tx, event).await
+    }
+}
+
+/// Each event is handled twice in a row, and everything goes as it does once.
+async fn twice(fresh: Fresh) {
+    let (mut settings, cards, dm) = umbra();
+    settings.pace.period = Duration::from_secs(1);
+    let mut module = settings.module();
+    for subscriber in &mut module.subscribers {
+        let once = mem::replace(&mut subscriber.handling, Handling::Each(Box::new(nothing)));
+        if let Handling::Each(handler) = once {
+            subscriber.handling = Handling::Each(Box::new(Twice(handler)));
+        }
+    }
+    let stage = Stage::open(fresh.store(), vec![module], None).await;
+    let site = Site {
+        cards,
+        dm,
+        stage,
+        fresh,
+    };
+    everything(&site).await;
+    let told = site.told();
+    let once = |notice: &str| {
+        assert_eq!(
+            told.iter().filter(|one| *one == notice).count(),
+            1,
+            "{notice}: {told:#?}"
+        );
+    };
+    once("Payment failed (3 of 3), we will try again in 24 hours");
+    once("Subscription canceled: payment failed four times");
+    once("Downgraded to Free");
+    once("Your licence is suspended: the bot was removed from your server");
+    let events = site.events().await;
+    let count = |event: &str| events.iter().filter(|one| *one == event).count();
+    for (event, expected) in [
+        ("PaymentFailed", 3),
+        ("LicenseDowngraded", 2),
+        ("LicenseSuspended", 2),
+        ("SubscriptionSuspended", 2),
+        ("LicenseCanceled", 1),
+        ("LicenseGranted", 10),
+    ] {
+        assert_eq!(count(event), expected, "{event}");
+    }
+    assert_eq!(count("PaymentSucceeded"), count("LicenseExtended"));
+    let paid = count("PaymentSucceeded") + count("SubscriptionStarted");
+    assert_eq!(site.cards.charges().len(), paid, "what is charged is told, once");
+    site.stage.close().await;
+}
+
+async fn nothing(_: &DatabaseTransaction, _: &Event) -> Result<()> {
+    Ok(())
+}

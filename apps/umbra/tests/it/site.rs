@@ -1,0 +1,277 @@
+//! Umbra on a stage of its own, a client for it, and ways to wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom::table::{Table, named};
+use postroom::{Delays, Retry, clock, inspect};
+use postroom_testkit::Fresh;
+use postroom_testkit::stage::Stage;
+use sea_orm::sea_query::{Asterisk, Query};
+use sea_orm::{ConnectionTrait, QueryResult};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use umbra::Umbra;
+use umbra::billing::{FakeCards, Pace};
+use umbra::notification::FakeDm;
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(30);
+
+/// Every table of the module, and what it is sorted by.
+pub(crate) const TABLES: [(&str, &str); 13] = [
+    ("umbra_guild", "guild_id"),
+    ("umbra_user", "user_id"),
+    ("umbra_session", "session_id"),
+    ("umbra_billing_key", "billing_key_id"),
+    ("umbra_subscription", "subscription_id"),
+    ("umbra_attempt", "attempt_id"),
+    ("umbra_license", "license_id"),
+    ("umbra_snapshot", "snapshot_id"),
+    ("umbra_restore", "restore_job_id"),
+    ("umbra_member", "member_id"),
+    ("umbra_address", "address"),
+    ("umbra_notice", "event_id"),
+    ("umbra_audit", "outbox_event_id"),
+];
+
+/// The groups of the module.
+pub(crate) const GROUPS: [&str; 5] = [
+    "umbra-licensing",
+    "umbra-billing",
+    "umbra-charges",
+    "umbra-notification",
+    "umbra-audit",
+];
+
+/// Umbra at work, and the fakes it works through.
+pub(crate) struct Site {
+    pub(crate) cards: Arc<FakeCards>,
+    pub(crate) dm: Arc<FakeDm>,
+    pub(crate) stage: Stage,
+    // Last: its database goes when nobody works on it any more.
+    pub(crate) fresh: Fresh,
+}
+
+/// Clocks for tests: periods that last, failures that are tried again soon.
+pub(crate) fn umbra() -> (Umbra, Arc<FakeCards>, Arc<FakeDm>) {
+    let (cards, dm) = (Arc::new(FakeCards::default()), Arc::new(FakeDm::default()));
+    let umbra = Umbra {
+        cards: Arc::clone(&cards) as _,
+        dm: Arc::clone(&dm) as _,
+        pace: Pace {
+            retry_after: Duration::from_millis(100),
+            ask_after: Duration::from_millis(100),
+            ..Pace::default()
+        },
+        retry: Retry {
+            delays: Delays::Fixed(Duration::from_millis(20)),
+            ..Umbra::default().retry
+        },
+    };
+    (umbra, cards, dm)
+}
+
+impl Site {
+    pub(crate) async fn open(fresh: Fresh) -> Self {
+        Self::with(fresh, |_| ()).await
+    }
+
+    /// A site whose settings are changed first.
+    pub(crate) async fn with(fresh: Fresh, change: impl FnOnce(&mut Umbra)) -> Self {
+        let (mut umbra, cards, dm) = umbra();
+        change(&mut umbra);
+        let stage = Stage::open(fresh.store(), vec![umbra.module()], None).await;
+        Self {
+            cards,
+            dm,
+            stage,
+            fresh,
+        }
+    }
+
+    /// A request, and what was answered.
+    pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let address = self.stage.url.trim_start_matches("http://");
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let request = format!(
+            "{method} /umbra{path} HTTP/1.1\r\nhost: umbra\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let talk = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = timeout(PATIENCE, talk).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (code, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    /// A request that must succeed.
+    pub(crate) async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (code, answer) = self.request(method, path, &body).await;
+        assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
+        answer
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
+        self.ok("POST", path, body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.ok("GET", path, Value::Null).await
+    }
+
+    /// A registered user with a card; answers who.
+    pub(crate) async fn user(&self, discord_user_id: &str, card_token: &str) -> String {
+        let user = self.post("/users", json!({ "discord_user_id": discord_user_id })).await;
+        let user_id = text(&user, "user_id");
+        let card = json!({ "card_token": card_token });
+        self.post(&format!("/users/{user_id}/billing-keys"), card).await;
+        user_id
+    }
+
+    /// A guild with the bot in it.
+    pub(crate) async fn guild(&self, guild_id: &str, installer_user_id: &str) {
+        let guild = json!({ "guild_id": guild_id, "installer_user_id": installer_user_id });
+        self.post("/guilds", guild).await;
+    }
+
+    /// A subscription to Pro; answers which.
+    pub(crate) async fn subscription(&self, guild_id: &str, user_id: &str) -> String {
+        let wanted = json!({ "guild_id": guild_id, "user_id": user_id, "plan_code": "pro" });
+        text(&self.post("/subscriptions", wanted).await, "subscription_id")
+    }
+
+    /// Waits until what is at `path` is as wanted; answers it.
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (_, answer) = self.request("GET", path, &Value::Null).await;
+            if is_so(&answer) {
+                return answer;
+            }
+            if Instant::now() > deadline {
+                let why = inspect::why(&*self.fresh).await;
+                panic!("{path} stayed {answer:#}\n{why:#?}");
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until every event has been handled by everybody.
+    pub(crate) async fn quiet(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut quiet_at = None;
+        loop {
+            let before = self.count_outbox().await;
+            let status = inspect::status(&*self.fresh).await.unwrap();
+            let is_quiet = status.routes.len() == GROUPS.len()
+                && status
+                    .routes
+                    .iter()
+                    .all(|route| route.backlog + route.retrying + route.waiting == 0);
+            // Twice with nothing new in between: what was handled in the meantime has emitted nothing.
+            if is_quiet && quiet_at == Some(before) {
+                return;
+            }
+            quiet_at = is_quiet.then_some(before);
+            assert!(Instant::now() < deadline, "never quiet: {status:#?}");
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn count_outbox(&self) -> usize {
+        self.events().await.len()
+    }
+
+    /// The types of all events in the outbox, in order.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        self.fresh.pulse().await.unwrap();
+        let mut position = postroom::Position::START;
+        let mut events = Vec::new();
+        loop {
+            let page = self.fresh.read(position, 1_000).await.unwrap();
+            events.extend(page.entries.iter().map(|entry| entry.event.event_type.clone()));
+            if page.next == position {
+                return events;
+            }
+            position = page.next;
+        }
+    }
+
+    /// When the next scheduled event is due, on SQLite.
+    pub(crate) async fn due_at(&self) -> time::OffsetDateTime {
+        let mut select = Query::select();
+        select.column("due_at").from(named(self.fresh.db(), Table::Scheduled));
+        let row = self.fresh.db().query_one(&select).await.unwrap().unwrap();
+        clock::parse_sqlite_stamp(&row.try_get::<String>("", "due_at").unwrap()).unwrap()
+    }
+
+    /// What users were told, oldest first.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.dm.messages().into_iter().map(|message| message.content).collect()
+    }
+
+    /// The types of what happened to something, by the audit.
+    pub(crate) async fn audit(&self, aggregate: &str) -> Vec<String> {
+        let records = self.get(&format!("/audit/{aggregate}")).await;
+        let records = records.as_array().unwrap();
+        records.iter().map(|record| text(record, "event_type")).collect()
+    }
+
+    /// Every row of every table of the module.
+    pub(crate) async fn rows(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (table, key) in TABLES {
+            let mut select = Query::select();
+            select
+                .column(Asterisk)
+                .from(table)
+                .order_by(key, sea_orm::sea_query::Order::Asc);
+            let rows = self.fresh.db().query_all(&select).await.unwrap();
+            all.extend(rows.iter().map(|row| format!("{table} {}", show(row))));
+        }
+        all
+    }
+}
+
+/// A row as text, whatever its columns hold.
+fn show(row: &QueryResult) -> String {
+    let cell = |column: &String| {
+        let text = row
+            .try_get::<Option<String>>("", column)
+            .map(|text| format!("{text:?}"));
+        let text = text.or_else(|_| {
+            row.try_get::<Option<i64>>("", column)
+                .map(|number| format!("{number:?}"))
+        });
+        let text = text.or_else(|_| {
+            row.try_get::<Option<bool>>("", column)
+                .map(|claim| format!("{claim:?}"))
+        });
+        format!("{column}={}", text.unwrap())
+    };
+    let cells: Vec<String> = row.column_names().iter().map(cell).collect();
+    cells.join(" ")
+}
+
+/// The text in a field.
+pub(crate) fn text(value: &Value, field: &str) -> String {
+    value[field]
+        .as_str()
+        .unwrap_or_else(|| panic!("{field} is missing in {value}"))
+        .to_owned()
+}
