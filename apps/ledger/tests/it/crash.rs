@@ -1,7 +1,11 @@
 //! A crash at each step between the database and the effect: no event lost, none invented, and what follows the ledger agrees
 //! with it. The stage is ended where the step says, and another one takes over.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +39,10 @@ async fn after_the_send(fresh: Fresh) {
 /// The broker has it and the cursor does not know: it is sent again, and has one effect.
 async fn after_the_brokers_answer(fresh: Fresh) {
     let sent = crash_at(fresh, Step::AfterAck).await;
-    assert!(sent > EVENTS, "{sent} messages: nothing was sent again, so the crash was not where it should have been");
+    assert!(
+        sent > EVENTS,
+        "{sent} messages: nothing was sent again, so the crash was not where it should have been"
+    );
 }
 
 /// The effect is there and the offset does not know: the message comes again, and has no second effect.
@@ -92,7 +99,11 @@ async fn before_the_commit(fresh: Fresh) {
     let world = World::on(fresh).await;
     let ada = world.client.open("ada", "KRW").await;
     world.client.deposit(&ada, 10).await.created();
-    let row = hold(&world.fresh, "update ledger_account set name = 'held' where account_id = 'clearing-KRW'").await;
+    let row = hold(
+        &world.fresh,
+        "update ledger_account set name = 'held' where account_id = 'clearing-KRW'",
+    )
+    .await;
     let path = format!("/ledger/accounts/{ada}/deposits");
     let five = json!({ "amount": 5, "currency": "KRW" });
     let mut asking = JoinSet::new();
@@ -105,11 +116,18 @@ async fn before_the_commit(fresh: Fresh) {
     assert!(cut_off.is_err(), "the client got an answer: {cut_off:?}");
     row.commit().await.unwrap();
     books::settle(&world.fresh).await;
-    assert_eq!(world.client.look(&format!("/ledger/accounts/{ada}")).await["version"], 1, "nothing of it is there");
+    assert_eq!(
+        world.client.look(&format!("/ledger/accounts/{ada}")).await["version"],
+        1,
+        "nothing of it is there"
+    );
     for _ in 0..2 {
         world.client.post_as("k", &path, &five).await.created();
     }
-    assert_eq!(world.client.look(&format!("/ledger/accounts/{ada}")).await["balance"], 15);
+    assert_eq!(
+        world.client.look(&format!("/ledger/accounts/{ada}")).await["balance"],
+        15
+    );
     books::settle(&world.fresh).await;
     world.close().await;
 }
@@ -124,13 +142,19 @@ async fn inside_the_effect(fresh: Fresh, broker: Option<Arc<dyn Broker>>) {
     let (first, second) = (world.client.deposit(&ada, 5).await, world.client.deposit(&ada, 6).await);
     assert_eq!((first.status, second.status), (201, 201));
     let waits = "select account_id from ledger_audit where sequence_number = 3";
-    until("the other subscribers go on", || async { books::rows(&*world.fresh, waits).await.len() == 1 }).await;
+    until("the other subscribers go on", || async {
+        books::rows(&*world.fresh, waits).await.len() == 1
+    })
+    .await;
 
     let world = tokio::time::timeout(PATIENCE, world.killed(broker)).await.unwrap();
     row.commit().await.unwrap();
     books::settle(&world.fresh).await;
     let portfolio = world.client.look("/ledger/portfolios/ada").await;
-    assert_eq!((&portfolio["totals"]["KRW"], &portfolio["accounts"][0]["transactions"]), (&json!(21), &json!(3)));
+    assert_eq!(
+        (&portfolio["totals"]["KRW"], &portfolio["accounts"][0]["transactions"]),
+        (&json!(21), &json!(3))
+    );
     world.close().await;
 }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use postroom::{
-    Batch, Broker, Destination, Letter, Mark, Message, Mode, Receipt, Result, Start, Subscription, Topic,
-};
+use postroom::{Batch, Broker, Destination, Letter, Mark, Message, Mode, Receipt, Result, Start, Subscription, Topic};
 use tokio::sync::Semaphore;
 
 /// Where a stage stands still.
@@ -92,7 +90,10 @@ impl Destination for Publisher {
             }
             Step::AfterAck => {
                 let receipts = self.inner.deliver(batch).await;
-                assert!(receipts.iter().all(|receipt| *receipt == Receipt::Delivered), "{receipts:?}");
+                assert!(
+                    receipts.iter().all(|receipt| *receipt == Receipt::Delivered),
+                    "{receipts:?}"
+                );
                 self.fault.stand().await;
             }
             Step::BeforeOffset => {}

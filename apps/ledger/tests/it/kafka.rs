@@ -31,7 +31,11 @@ pub(crate) async fn published(broker: &dyn Broker, events: usize) -> Vec<Movemen
     let (mut movements, mut partitions) = (Vec::new(), HashMap::new());
     loop {
         let distinct: std::collections::HashSet<_> = movements.iter().map(at).collect();
-        let patience = if distinct.len() < events { crate::world::PATIENCE } else { QUIET };
+        let patience = if distinct.len() < events {
+            crate::world::PATIENCE
+        } else {
+            QUIET
+        };
         let Ok(messages) = tokio::time::timeout(patience, reader.next(500)).await else {
             assert_eq!(distinct.len(), events, "different events in the topic");
             return movements;

@@ -1,11 +1,16 @@
 //! What follows the ledger: numbers that are missing or come twice are noticed, the audit log is kept five years.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::time::Duration;
 
 use ledger::{LedgerPosted, Movement};
-use postroom::{Event, When, append, table};
+use postroom::replay::{self, Range, Replay};
+use postroom::{Event, When, append, inspect, table};
 use postroom_testkit::Fresh;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
@@ -52,22 +57,35 @@ async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
         let seen = world.client.look("/ledger/anomalies").await;
         let one = |row: &Value| {
             let kind = row["kind"].as_str().unwrap().to_owned();
-            (row["sequence_number"].as_i64().unwrap(), kind, !row["mended_at_ms"].is_null())
+            (
+                row["sequence_number"].as_i64().unwrap(),
+                kind,
+                !row["mended_at_ms"].is_null(),
+            )
         };
         seen.as_array().unwrap().iter().map(one).collect()
     };
     let missing = |number, is_mended| (number, "missing".to_owned(), is_mended);
     tell(1).await;
     tell(4).await;
-    until("2 and 3 are missed", || async { anomalies().await == [missing(2, false), missing(3, false)] }).await;
+    until("2 and 3 are missed", || async {
+        anomalies().await == [missing(2, false), missing(3, false)]
+    })
+    .await;
     tell(3).await;
-    until("3 came after all", || async { anomalies().await == [missing(2, false), missing(3, true)] }).await;
+    until("3 came after all", || async {
+        anomalies().await == [missing(2, false), missing(3, true)]
+    })
+    .await;
     tell(4).await;
     let repeated = (4, "repeated".to_owned(), false);
     let all = [missing(2, false), missing(3, true), repeated];
     until("4 came twice", || async { anomalies().await == all }).await;
     let balance = world.client.look(&format!("/ledger/balances/{account}")).await;
-    assert_eq!(balance["sequence_number"], 4, "a late event does not set the balance back");
+    assert_eq!(
+        balance["sequence_number"], 4,
+        "a late event does not set the balance back"
+    );
     world.close().await;
 }
 
@@ -77,12 +95,25 @@ async fn a_transaction_that_is_told_twice_counts_once(fresh: Fresh) {
     let ada = world.client.open("ada", "KRW").await;
     let deposit = world.client.deposit(&ada, 7).await.created();
     books::settle(&world.fresh).await;
-    let mut routes = Vec::new();
-    for group in ["ledger-balances", "ledger-portfolios", "ledger-audit", "ledger-sequence"] {
-        let range = postroom::replay::Range::default();
-        routes.push(postroom::replay::start(&*world.fresh, group, &range, "test").await);
+    for route in [
+        "ledger-balances",
+        "ledger-portfolios",
+        "ledger-audit",
+        "ledger-sequence",
+    ] {
+        let replay = Replay {
+            route: route.to_owned(),
+            range: Range::default(),
+            per_second: 100,
+            again: false,
+        };
+        replay::start(&*world.fresh, &replay, "test").await.unwrap();
     }
-    assert!(routes.iter().all(Result::is_ok), "{routes:?}");
+    until("everybody has had it twice", || async {
+        let status = inspect::status(&*world.fresh).await.unwrap();
+        status.routes.iter().all(|route| route.delivered >= 2)
+    })
+    .await;
     world.client.deposit(&ada, 1).await.created();
     books::settle(&world.fresh).await;
     let portfolio = world.client.look("/ledger/portfolios/ada").await;
@@ -111,15 +142,30 @@ async fn audit_rows_go_after_five_years(fresh: Fresh) {
         let sql = format!("update ledger_audit set posted_at_ms = {posted_at_ms} where sequence_number = {number}");
         world.fresh.db().execute_unprepared(&sql).await.unwrap();
     }
-    let sql = format!("update ledger_request set answered_at_ms = {} where status = 201", now_ms - 8 * day_ms);
+    let sql = format!(
+        "update ledger_request set answered_at_ms = {} where status = 201",
+        now_ms - 8 * day_ms
+    );
     world.fresh.db().execute_unprepared(&sql).await.unwrap();
     let numbers = async || {
         let audit = world.client.look(&format!("/ledger/accounts/{ada}/audit")).await;
-        let numbers: Vec<Value> = audit.as_array().unwrap().iter().map(|row| row["sequence_number"].clone()).collect();
+        let numbers: Vec<Value> = audit
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["sequence_number"].clone())
+            .collect();
         numbers
     };
-    until("the oldest row goes", || async { numbers().await == [json!(2), json!(3)] }).await;
-    let kept = || async { books::rows(&*world.fresh, "select request_id from ledger_request").await.is_empty() };
+    until("the oldest row goes", || async {
+        numbers().await == [json!(2), json!(3)]
+    })
+    .await;
+    let kept = || async {
+        books::rows(&*world.fresh, "select request_id from ledger_request")
+            .await
+            .is_empty()
+    };
     until("old keys go", kept).await;
     world.close().await;
 }

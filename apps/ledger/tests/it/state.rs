@@ -1,6 +1,10 @@
 //! The state of each event, and what the alert rules make of it.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::time::Duration;
 
@@ -22,7 +26,12 @@ on_every_store! {
 /// State and retry count of the events that are listed.
 async fn states(client: &Client, query: &str) -> Vec<(String, i64)> {
     let events = client.look(&format!("/ledger/events{query}")).await;
-    let one = |event: &Value| (event["state"].as_str().unwrap().to_owned(), event["retry_count"].as_i64().unwrap());
+    let one = |event: &Value| {
+        (
+            event["state"].as_str().unwrap().to_owned(),
+            event["retry_count"].as_i64().unwrap(),
+        )
+    };
     events.as_array().unwrap().iter().map(one).collect()
 }
 
@@ -34,18 +43,28 @@ async fn an_event_is_pending_then_processed(fresh: Fresh) {
     let processed = || async { states(&world.client, "?state=PROCESSED").await == [("PROCESSED".to_owned(), 0)] };
     until("it is processed", processed).await;
     let event = &world.client.look("/ledger/events").await[0];
-    assert_eq!((&event["account_id"], &event["type"]), (&json!(ada), &json!("ledger.transaction.posted.v1")));
+    assert_eq!(
+        (&event["account_id"], &event["type"]),
+        (&json!(ada), &json!("ledger.transaction.posted.v1"))
+    );
     assert!(event["processed_at"].as_str() > event["created_at"].as_str(), "{event}");
 
-    inspect::set_paused(&*world.fresh, "ledger-audit", true, "test").await.unwrap();
+    inspect::set_paused(&*world.fresh, "ledger-audit", true, "test")
+        .await
+        .unwrap();
     world.client.deposit(&ada, 2).await.created();
     let pending = || async { states(&world.client, "?state=PENDING").await == [("PENDING".to_owned(), 0)] };
     until("it waits for one of them", pending).await;
     assert_eq!(states(&world.client, "?state=FAILED").await, []);
     assert_eq!(states(&world.client, "").await.len(), 2);
-    inspect::set_paused(&*world.fresh, "ledger-audit", false, "test").await.unwrap();
+    inspect::set_paused(&*world.fresh, "ledger-audit", false, "test")
+        .await
+        .unwrap();
     books::settle(&world.fresh).await;
-    until("both are processed", || async { states(&world.client, "?state=PROCESSED").await.len() == 2 }).await;
+    until("both are processed", || async {
+        states(&world.client, "?state=PROCESSED").await.len() == 2
+    })
+    .await;
     assert_eq!(states(&world.client, "?state=PENDING").await, []);
     world.close().await;
 }
@@ -64,7 +83,10 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
     let ada = world.client.open("ada", "KRW").await;
     rename("ledger_portfolio", "ledger_lost").await;
     world.client.deposit(&ada, 1).await.created();
-    until("it has failed", || async { states(&world.client, "?state=FAILED").await == [("FAILED".to_owned(), 5)] }).await;
+    until("it has failed", || async {
+        states(&world.client, "?state=FAILED").await == [("FAILED".to_owned(), 5)]
+    })
+    .await;
     let event = &world.client.look("/ledger/events?state=FAILED").await[0];
     assert!(event["error"].as_str().unwrap().contains("ledger_portfolio"), "{event}");
     let alerts = world.client.look("/ledger/alerts").await;
@@ -72,8 +94,13 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
     assert_eq!(alerts["alerts"][0]["channel"], "slack");
 
     rename("ledger_lost", "ledger_portfolio").await;
-    dead::retry(world.fresh.db(), &Selection::default(), "test").await.unwrap();
-    until("it is processed", || async { states(&world.client, "?state=PROCESSED").await.len() == 1 }).await;
+    dead::retry(world.fresh.db(), &Selection::default(), "test")
+        .await
+        .unwrap();
+    until("it is processed", || async {
+        states(&world.client, "?state=PROCESSED").await.len() == 1
+    })
+    .await;
     assert_eq!(world.client.look("/ledger/alerts").await["alerts"], json!([]));
     assert_eq!(world.client.look("/ledger/portfolios/ada").await["totals"]["KRW"], 1);
     world.close().await;
@@ -83,7 +110,12 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_events_that_wait_too_long_are_an_alert() {
     let world = World::on(fresh::sqlite().await).await;
-    for route in ["ledger-balances", "ledger-portfolios", "ledger-audit", "ledger-sequence"] {
+    for route in [
+        "ledger-balances",
+        "ledger-portfolios",
+        "ledger-audit",
+        "ledger-sequence",
+    ] {
         inspect::set_paused(&*world.fresh, route, true, "test").await.unwrap();
     }
     let old = |number: u32| {
@@ -101,7 +133,9 @@ async fn a_hundred_events_that_wait_too_long_are_an_alert() {
         }
         let alerts = world.client.look("/ledger/alerts").await;
         assert_eq!(alerts["observed"]["pending_long"], number, "{alerts}");
-        let fired = alerts["alerts"].get(0).map_or(json!([]), |alert| alert["channel"].clone());
+        let fired = alerts["alerts"]
+            .get(0)
+            .map_or(json!([]), |alert| alert["channel"].clone());
         assert_eq!(fired, expected);
     }
     world.close().await;
