@@ -5,7 +5,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::domain::{Account, AccountId, Currency, Money, Refusal, Transaction};
-use crate::posting::{self, Failure};
+use crate::posting::{self, Failure, Locking};
 use crate::tables::journal::{self, Record};
 
 /// A wish to change something. As text it tells two requests with one idempotency key apart.
@@ -72,7 +72,7 @@ pub(crate) enum Outcome {
 
 impl Command {
     /// Does it; on any failure the caller rolls back.
-    pub(crate) async fn execute(&self, tx: &DatabaseTransaction) -> Result<Outcome, Failure> {
+    pub(crate) async fn execute(&self, tx: &DatabaseTransaction, locking: Locking) -> Result<Outcome, Failure> {
         let transaction = match self {
             Self::Open { owner, name, currency } => {
                 let account = Account::open(owner, name, Currency::parse(currency)?)?;
@@ -100,7 +100,7 @@ impl Command {
             }
             Self::Reverse { transaction_id } => reversal(tx, transaction_id).await?,
         };
-        let posted = posting::post(tx, transaction).await?;
+        let posted = posting::post(tx, transaction, locking).await?;
         Ok(Outcome::Posted(Record::of(&posted)))
     }
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::command::Command;
 use crate::domain::Refusal;
-use crate::posting::Failure;
+use crate::posting::{Failure, Locking};
 use crate::tables::request::{self, Answered};
 
 const HEADER: &str = "idempotency-key";
@@ -22,8 +22,10 @@ const KEY_BYTES_MAX: usize = 200;
 /// Ids of requests are made in this namespace.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5e1d_9c0a_77f4_4c53_9b7e_1f6f_0c2d_8a31);
 /// How often a request is tried, and how long: a client waits.
-const ATTEMPTS_MAX: u32 = 40;
-const PATIENCE: Duration = Duration::from_secs(10);
+const ATTEMPTS_MAX: u32 = 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Who was overtaken this often locks first: then nobody overtakes.
+const OPTIMISTIC_ATTEMPTS: u32 = 4;
 /// Between two attempts, at most: doubled each time up to the longest, and spread over all of it, so that those who met once
 /// do not meet again.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
@@ -56,7 +58,11 @@ pub(crate) async fn once(host: &Host, Key(key): Key, command: &Command) -> Resul
     let wanted = serde_json::to_string(command).map_err(Error::from)?;
     let begun = Instant::now();
     for attempt in 0..ATTEMPTS_MAX {
-        match try_once(host, key, command, &wanted).await {
+        let locking = match attempt {
+            ..OPTIMISTIC_ATTEMPTS => Locking::Optimistic,
+            OPTIMISTIC_ATTEMPTS.. => Locking::First,
+        };
+        match try_once(host, key, (command, &wanted), locking).await {
             Ok(answered) => return respond(&answered, &wanted),
             Err(Failure::Broken(error)) if !is_passing(&error) || begun.elapsed() > PATIENCE => {
                 return Err(error.into());
@@ -80,13 +86,18 @@ fn pause(attempt: u32, roll: f64) -> Duration {
     longest.mul_f64(roll)
 }
 
-async fn try_once(host: &Host, key: Uuid, command: &Command, wanted: &str) -> Result<Answered, Failure> {
+async fn try_once(
+    host: &Host,
+    key: Uuid,
+    (command, wanted): (&Command, &str),
+    locking: Locking,
+) -> Result<Answered, Failure> {
     let tx = host.begin().await?;
     if let Some(answered) = request::find(&tx, key).await? {
         tx.rollback().await?;
         return Ok(answered);
     }
-    match command.execute(&tx).await {
+    match command.execute(&tx, locking).await {
         Ok(outcome) => {
             let answered = answer(wanted, (StatusCode::CREATED, axum::Json(outcome))).await?;
             request::insert(&tx, key, &answered).await?;

@@ -36,11 +36,24 @@ impl From<DbErr> for Failure {
     }
 }
 
+/// How an account is kept from changing between being read and being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// It is not: a write that finds another version has been overtaken.
+    Optimistic,
+    /// It is locked before it is read, for those who were overtaken again and again.
+    First,
+}
+
 /// Posts a transaction; on any failure the caller rolls back all of it.
-pub(crate) async fn post(tx: &DatabaseTransaction, transaction: Transaction) -> Result<Posted, Failure> {
+pub(crate) async fn post(
+    tx: &DatabaseTransaction,
+    transaction: Transaction,
+    locking: Locking,
+) -> Result<Posted, Failure> {
     let mut entries = Vec::with_capacity(transaction.legs.len());
     for leg in transaction.in_lock_order() {
-        let account = move_money(tx, &transaction, leg).await?;
+        let account = move_money(tx, &transaction, leg, locking).await?;
         let amount = leg.amount;
         entries.push(Entry { account, amount });
     }
@@ -55,8 +68,14 @@ pub(crate) async fn post(tx: &DatabaseTransaction, transaction: Transaction) -> 
 }
 
 /// Writes one account, if it still is what it was when it was read.
-async fn move_money(tx: &DatabaseTransaction, transaction: &Transaction, leg: &Leg) -> Result<Account, Failure> {
-    if leg.account_id.is_clearing() {
+async fn move_money(
+    tx: &DatabaseTransaction,
+    transaction: &Transaction,
+    leg: &Leg,
+    locking: Locking,
+) -> Result<Account, Failure> {
+    // Every deposit of a currency writes to its clearing account: by optimism only one of many would get through.
+    if leg.account_id.is_clearing() || locking == Locking::First {
         account::lock(tx, &leg.account_id).await?;
     }
     let before = account::find(tx, &leg.account_id).await?;

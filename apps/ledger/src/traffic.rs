@@ -8,7 +8,7 @@ use postroom::{Error, ErrorKind, Job, Outbox, Result, table};
 use tokio::sync::OnceCell;
 
 use crate::domain::{Account, AccountId, Currency, Money, Refusal, Transaction};
-use crate::posting::{self, Failure};
+use crate::posting::{self, Failure, Locking};
 
 const OWNERS: [&str; 3] = ["ada", "grace", "edsger"];
 
@@ -36,7 +36,7 @@ impl Day {
             return Ok(0);
         };
         let tx = table::begin(outbox.db()).await?;
-        match posting::post(&tx, transaction).await {
+        match posting::post(&tx, transaction, Locking::First).await {
             Ok(_posted) => tx.commit().await.map(|()| 1).map_err(Error::from),
             Err(Failure::Broken(error)) => Err(error),
             Err(Failure::Refused(_) | Failure::Stale) => Ok(0),

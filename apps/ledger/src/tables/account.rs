@@ -55,8 +55,7 @@ pub(crate) async fn advance(tx: &DatabaseTransaction, after: &Account) -> Result
     Ok(tx.execute(&update).await?.rows_affected() == 1)
 }
 
-/// Locks an account until the transaction ends. For clearing accounts alone: every deposit of a currency writes to one, and
-/// with optimistic locking only one of many would get through.
+/// Locks an account until the transaction ends.
 pub(crate) async fn lock(tx: &DatabaseTransaction, account_id: &AccountId) -> Result<()> {
     let mut update = Query::update();
     update

@@ -15,7 +15,6 @@ use async_trait::async_trait;
 use postroom::Broker;
 use postroom_testkit::broker_suite::Site;
 use postroom_testkit::memory_broker::MemoryBroker;
-use postroom_testkit::stage::Stage;
 use postroom_testkit::{Fresh, fresh, kafka_server, server};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -26,7 +25,7 @@ use uuid::Uuid;
 
 use crate::books;
 use crate::client::Client;
-use crate::world::{kafka_at, open};
+use crate::world::{Running, kafka_at, open};
 
 const CLIENTS: usize = 32;
 const ACCOUNTS: usize = 12;
@@ -134,9 +133,9 @@ impl Mover {
 async fn faults(
     fresh: &Fresh,
     broker: &Arc<dyn Broker>,
-    (mut stage, address): (Stage, watch::Sender<String>),
+    (mut stage, address): (Running, watch::Sender<String>),
     victims: &mut [Box<dyn Victim>],
-) -> (Stage, usize) {
+) -> (Running, usize) {
     let (begun, mut turn) = (Instant::now(), 0);
     while begun.elapsed() < length() {
         sleep(PAUSE).await;
@@ -144,8 +143,8 @@ async fn faults(
             Some(victim) if turn % 2 == 1 => victim.kill().await,
             _ => {
                 drop(stage);
-                stage = open(fresh, ledger::module(), Some(Arc::clone(broker))).await;
-                address.send_replace(stage.url.clone());
+                stage = open(fresh, ledger::module(), Some(Arc::clone(broker)));
+                address.send_replace(stage.url());
             }
         }
         turn += 1;
@@ -154,9 +153,9 @@ async fn faults(
 }
 
 async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dyn Victim>>) {
-    let stage = open(&fresh, ledger::module(), Some(Arc::clone(&broker))).await;
-    let (address, reader) = watch::channel(stage.url.clone());
-    let client = Client(stage.url.clone());
+    let stage = open(&fresh, ledger::module(), Some(Arc::clone(&broker)));
+    let (address, reader) = watch::channel(stage.url());
+    let client = Client(stage.url());
     let (mut accounts, mut answers) = (Vec::new(), Vec::new());
     for number in 0..ACCOUNTS {
         let account = client.open(&format!("owner-{}", number % 4), "KRW").await;

@@ -50,7 +50,7 @@ async fn emit(fresh: &Fresh, event: Event) {
 }
 
 async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let account = Uuid::now_v7().to_string();
     let tell = async |number| emit(&world.fresh, Event::of(&posted(&account, number)).unwrap()).await;
     let anomalies = async || -> Vec<(i64, String, bool)> {
@@ -91,7 +91,7 @@ async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
 
 /// The same event delivered again, as a broker may: the id follows from the transaction, so nothing counts twice.
 async fn a_transaction_that_is_told_twice_counts_once(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let ada = world.client.open("ada", "KRW").await;
     let deposit = world.client.deposit(&ada, 7).await.created();
     books::settle(&world.fresh).await;
@@ -129,7 +129,7 @@ async fn audit_rows_go_after_five_years(fresh: Fresh) {
     for job in &mut module.jobs {
         job.when = When::Every(Duration::from_millis(200));
     }
-    let world = World::with(fresh, None, module).await;
+    let world = World::with(fresh, None, module);
     let ada = world.client.open("ada", "KRW").await;
     for _ in 0..3 {
         world.client.deposit(&ada, 1).await.created();

@@ -23,7 +23,7 @@ fn id(transaction: &Value) -> &str {
 }
 
 async fn money_moves_and_the_books_balance(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let deposit = ledger.deposit(&ada, 1_000).await.created();
@@ -96,7 +96,7 @@ async fn money_moves_and_the_books_balance(fresh: Fresh) {
 
 /// Everything that can be wrong with a request, and the code that says so.
 async fn every_bad_request_has_its_code(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let ledger = &world.client;
     let (ada, bob, usd) = (
         ledger.open("ada", "KRW").await,
@@ -209,7 +209,7 @@ async fn every_bad_request_has_its_code(fresh: Fresh) {
 
 /// A transfer whose second account refuses has not touched the first.
 async fn a_refused_request_changes_nothing(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let ledger = &world.client;
     let (ada, bob, usd) = (
         ledger.open("ada", "KRW").await,

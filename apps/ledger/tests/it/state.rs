@@ -36,7 +36,7 @@ async fn states(client: &Client, query: &str) -> Vec<(String, i64)> {
 }
 
 async fn an_event_is_pending_then_processed(fresh: Fresh) {
-    let world = World::on(fresh).await;
+    let world = World::on(fresh);
     let ada = world.client.open("ada", "KRW").await;
     world.client.deposit(&ada, 1).await.created();
     books::settle(&world.fresh).await;
@@ -75,7 +75,7 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
         assert_eq!(subscriber.retry.attempts_max, Some(5));
         subscriber.retry.delays = Delays::Fixed(Duration::from_millis(100));
     }
-    let world = World::with(fresh, None, module).await;
+    let world = World::with(fresh, None, module);
     let rename = async |from: &str, to: &str| {
         let sql = format!("alter table {from} rename to {to}");
         world.fresh.db().execute_unprepared(&sql).await.unwrap();
@@ -109,7 +109,7 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
 /// Events that have waited for six minutes, written down as if they had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_events_that_wait_too_long_are_an_alert() {
-    let world = World::on(fresh::sqlite().await).await;
+    let world = World::on(fresh::sqlite().await);
     for route in [
         "ledger-balances",
         "ledger-portfolios",

@@ -11,6 +11,8 @@ use postroom_host::Module;
 use postroom_kafka::{Kafka, Options, TopicSpec};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -26,25 +28,25 @@ pub(crate) struct World {
     pub(crate) fresh: Fresh,
     pub(crate) broker: Option<Arc<dyn Broker>>,
     pub(crate) client: Client,
-    stage: Stage,
+    stage: Running,
 }
 
 impl World {
     /// The ledger on this store, its subscribers fed straight from the outbox.
-    pub(crate) async fn on(fresh: Fresh) -> Self {
-        Self::with(fresh, None, ledger::module()).await
+    pub(crate) fn on(fresh: Fresh) -> Self {
+        Self::with(fresh, None, ledger::module())
     }
 
     /// The same through Kafka.
     pub(crate) async fn through_kafka(fresh: Fresh) -> Self {
         let broker = shared_kafka().await;
-        Self::with(fresh, Some(broker), ledger::module()).await
+        Self::with(fresh, Some(broker), ledger::module())
     }
 
-    pub(crate) async fn with(fresh: Fresh, broker: Option<Arc<dyn Broker>>, module: Module) -> Self {
-        let stage = open(&fresh, module, broker.clone()).await;
+    pub(crate) fn with(fresh: Fresh, broker: Option<Arc<dyn Broker>>, module: Module) -> Self {
+        let stage = open(&fresh, module, broker.clone());
         Self {
-            client: Client(stage.url.clone()),
+            client: Client(stage.url()),
             fresh,
             broker,
             stage,
@@ -53,9 +55,9 @@ impl World {
 
     /// Ends the stage in the middle of whatever it does, and sets up another one as a new process would.
     #[must_use]
-    pub(crate) async fn killed(self, broker: Option<Arc<dyn Broker>>) -> Self {
+    pub(crate) fn killed(self, broker: Option<Arc<dyn Broker>>) -> Self {
         drop(self.stage);
-        Self::with(self.fresh, broker, ledger::module()).await
+        Self::with(self.fresh, broker, ledger::module())
     }
 
     /// Lets what has begun end.
@@ -65,9 +67,43 @@ impl World {
     }
 }
 
-/// A stage with connections of its own, which a kill takes along.
-pub(crate) async fn open(fresh: &Fresh, module: Module, broker: Option<Arc<dyn Broker>>) -> Stage {
-    Stage::open(fresh.second().await, vec![module], broker).await
+/// A stage with a runtime and connections of its own. Dropping it is like killing a process: also requests that have begun end
+/// where they are, and their connections break.
+pub(crate) struct Running {
+    stage: Option<Stage>,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    pub(crate) fn url(&self) -> String {
+        self.stage.as_ref().unwrap().url.clone()
+    }
+
+    /// Lets what has begun end.
+    pub(crate) async fn close(mut self) {
+        self.stage.take().unwrap().close().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+/// Sets a stage up.
+pub(crate) fn open(fresh: &Fresh, module: Module, broker: Option<Arc<dyn Broker>>) -> Running {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let opening = async { Stage::open(fresh.second().await, vec![module], broker).await };
+    let stage = block_in_place(|| runtime.block_on(opening));
+    Running {
+        stage: Some(stage),
+        runtime: Some(runtime),
+    }
 }
 
 /// The Kafka that all tests share, behind a prefix of our own.
