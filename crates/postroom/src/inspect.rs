@@ -1,5 +1,7 @@
 //! Looking: where every route stands, where an event has got to, and what holds things up.
 
+mod listing;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -17,7 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{self, JobStatus};
 use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
 use crate::replay;
-use crate::table::{self, Table, event_exprs, read_entry, read_time, uuid_value};
+use crate::table::{self, Table, event_exprs, read_entry, read_time, read_uuid, uuid_value};
+
+pub use listing::{newest, timelines, undelivered};
 
 /// Everything there is to see at a glance.
 #[derive(Clone, Debug, Serialize)]
@@ -190,36 +194,10 @@ pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
             None => return Err(absent(&tx, event_id).await?),
         },
     };
-    let routes = cursors(&tx).await?;
-    let handled = handled(&tx, &routes, event_id).await?;
-    let parked = states(&tx, Table::Parked, event_id).await?;
-    let failed = states(&tx, Table::Failed, event_id).await?;
     tx.commit().await?;
-    let shards = |route: &str| u32::try_from(routes.iter().filter(|row| row.route == route).count()).unwrap_or(1);
-    let mut steps = Vec::new();
-    for route in &routes {
-        if entry.event.key().shard(shards(&route.route)) != route.shard {
-            continue;
-        }
-        let seen = parked.get(&route.route).or_else(|| failed.get(&route.route)).cloned();
-        let (state, attempts, error) = match seen {
-            Some(seen) => seen,
-            None if !is_archived && is_ahead(store, route, &entry).await? => ("pending".to_owned(), None, None),
-            None => ("passed".to_owned(), None, None),
-        };
-        steps.push(Step {
-            route: route.route.clone(),
-            state,
-            attempts,
-            error,
-            handled_at: handled.get(&route.route).copied(),
-        });
-    }
-    Ok(Timeline {
-        entry,
-        is_archived,
-        steps,
-    })
+    let mut timelines = listing::trace(store, vec![entry], is_archived).await?;
+    let gone = || Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"));
+    timelines.pop().ok_or_else(gone)
 }
 
 /// Why an event is not in the outbox: its time has not come, or nobody knows it.
@@ -518,12 +496,16 @@ async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<
 
 type Seen = (String, Option<u32>, Option<String>);
 
-async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<HashMap<String, Seen>> {
+/// A route and an event.
+type At = (String, Uuid);
+
+async fn states(tx: &DatabaseTransaction, table: Table, event_ids: &[Uuid]) -> Result<HashMap<At, Seen>> {
+    let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
-        .columns(["route", "state", "attempts", "error"])
+        .columns(["route", "event_id", "state", "attempts", "error"])
         .from(table::named(tx, table))
-        .and_where(Expr::col("event_id").eq(uuid_value(tx.get_database_backend(), event_id)));
+        .and_where(Expr::col("event_id").is_in(event_ids.iter().map(|id| uuid_value(backend, *id))));
     let rows = tx
         .query_all(&select)
         .await
@@ -537,7 +519,8 @@ async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Resul
                 _ => state,
             };
             let attempts = u32::try_from(row.try_get::<i32>("", "attempts")?).ok();
-            Ok((row.try_get("", "route")?, (state, attempts, row.try_get("", "error")?)))
+            let at = (row.try_get("", "route")?, read_uuid(row, backend, "event_id")?);
+            Ok((at, (state, attempts, row.try_get("", "error")?)))
         })
         .collect()
 }
@@ -545,12 +528,13 @@ async fn states(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Resul
 async fn handled(
     tx: &DatabaseTransaction,
     routes: &[RouteStatus],
-    event_id: Uuid,
-) -> Result<HashMap<String, OffsetDateTime>> {
-    let keys: Vec<String> = routes
-        .iter()
-        .map(|route| format!("{}:{event_id}", route.route))
-        .collect();
+    event_ids: &[Uuid],
+) -> Result<HashMap<At, OffsetDateTime>> {
+    let of_event = |id: &Uuid| {
+        let id = *id;
+        routes.iter().map(move |route| format!("{}:{id}", route.route))
+    };
+    let keys: Vec<String> = event_ids.iter().flat_map(of_event).collect();
     let mut select = Query::select();
     select
         .columns(["idempotency_key", "handled_at"])
@@ -560,18 +544,14 @@ async fn handled(
         .query_all(&select)
         .await
         .map_err(|source| Error::db("look into the inbox", source))?;
-    rows.iter()
-        .map(|row| {
-            let key: String = row.try_get("", "idempotency_key")?;
-            let route = key.rsplit_once(':').map_or(key.as_str(), |(route, _)| route).to_owned();
-            Ok((route, read_time(row, tx.get_database_backend(), "handled_at")?))
-        })
-        .collect()
-}
-
-/// Whether a route has not reached an entry yet: it is among what the route would read next, or far beyond.
-async fn is_ahead(store: &dyn Inspect, route: &RouteStatus, entry: &Entry) -> Result<bool> {
-    let page = store.read(route.position, 1_000).await?;
-    let is_beyond = page.entries.last().is_some_and(|last| last.id < entry.id);
-    Ok(is_beyond || page.entries.iter().any(|ahead| ahead.id == entry.id))
+    let mut handled = HashMap::new();
+    for row in &rows {
+        let key: String = row.try_get("", "idempotency_key")?;
+        let at = key.rsplit_once(':').map(|(route, id)| (route, Uuid::try_parse(id)));
+        if let Some((route, Ok(id))) = at {
+            let handled_at = read_time(row, tx.get_database_backend(), "handled_at")?;
+            handled.insert((route.to_owned(), id), handled_at);
+        }
+    }
+    Ok(handled)
 }

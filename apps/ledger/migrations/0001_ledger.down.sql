@@ -1,0 +1,9 @@
+drop table ledger_anomaly;
+drop table ledger_sequence;
+drop table ledger_audit;
+drop table ledger_portfolio;
+drop table ledger_balance;
+drop table ledger_request;
+drop table ledger_entry;
+drop table ledger_transaction;
+drop table ledger_account;

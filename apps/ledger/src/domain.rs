@@ -1,0 +1,14 @@
+//! The ledger's rules: money, accounts, transactions, and the order of an account's events. No database, no JSON document, no
+//! topic.
+
+mod account;
+mod money;
+mod refusal;
+mod sequence;
+mod transaction;
+
+pub use account::{Account, AccountId};
+pub use money::{Currency, Money};
+pub use refusal::Refusal;
+pub use sequence::Arrival;
+pub use transaction::{Entry, Kind, Leg, Posted, Transaction};

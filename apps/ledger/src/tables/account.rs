@@ -1,0 +1,88 @@
+//! Accounts as they stand.
+
+use postroom::Result;
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+
+use super::{now_ms, unreadable};
+use crate::domain::{Account, AccountId, Currency};
+
+pub(crate) async fn insert(tx: &DatabaseTransaction, account: &Account) -> Result<()> {
+    let mut insert = Query::insert();
+    insert
+        .into_table("ledger_account")
+        .columns([
+            "account_id",
+            "owner",
+            "name",
+            "currency",
+            "balance",
+            "version",
+            "opened_at_ms",
+        ])
+        .values_panic([
+            account.account_id.as_str().into(),
+            account.owner.as_str().into(),
+            account.name.as_str().into(),
+            account.currency.code().into(),
+            account.balance.into(),
+            account.version.into(),
+            now_ms().into(),
+        ])
+        .on_conflict(
+            OnConflict::column("account_id")
+                .do_nothing_on(["account_id"])
+                .to_owned(),
+        );
+    tx.execute(&insert).await?;
+    Ok(())
+}
+
+pub(crate) async fn find(db: &impl ConnectionTrait, account_id: &AccountId) -> Result<Option<Account>> {
+    let row = db.query_one(&select(account_id)).await?;
+    row.map(|row| read(account_id, &row)).transpose()
+}
+
+/// Writes an account as one more posting leaves it; `false` when another posting came first.
+pub(crate) async fn advance(tx: &DatabaseTransaction, after: &Account) -> Result<bool> {
+    let mut update = Query::update();
+    update
+        .table("ledger_account")
+        .value("balance", after.balance)
+        .value("version", after.version)
+        .and_where(Expr::col("account_id").eq(after.account_id.as_str()))
+        .and_where(Expr::col("version").eq(after.version - 1));
+    Ok(tx.execute(&update).await?.rows_affected() == 1)
+}
+
+/// Locks an account until the transaction ends.
+pub(crate) async fn lock(tx: &DatabaseTransaction, account_id: &AccountId) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table("ledger_account")
+        .value("version", Expr::col("version"))
+        .and_where(Expr::col("account_id").eq(account_id.as_str()));
+    tx.execute(&update).await?;
+    Ok(())
+}
+
+fn select(account_id: &AccountId) -> SelectStatement {
+    let mut select = Query::select();
+    select
+        .columns(["owner", "name", "currency", "balance", "version"])
+        .from("ledger_account")
+        .and_where(Expr::col("account_id").eq(account_id.as_str()));
+    select
+}
+
+fn read(account_id: &AccountId, row: &QueryResult) -> Result<Account> {
+    let currency: String = row.try_get("", "currency")?;
+    Ok(Account {
+        account_id: account_id.clone(),
+        owner: row.try_get("", "owner")?,
+        name: row.try_get("", "name")?,
+        currency: Currency::parse(&currency).map_err(|_unknown| unreadable("a currency"))?,
+        balance: row.try_get("", "balance")?,
+        version: row.try_get("", "version")?,
+    })
+}

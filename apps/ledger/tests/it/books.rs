@@ -1,0 +1,165 @@
+//! The books, read straight from the tables: what must be true of them at any time, and what once everything is delivered.
+
+#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use postroom::{Entry, Inspect, Position};
+use postroom_testkit::Fresh;
+use sea_orm::{ConnectionTrait, QueryResult, Statement, TryGetable};
+
+use ledger::Movement;
+
+use crate::world::until;
+
+/// A number or a text of each row.
+pub(crate) async fn rows(store: &dyn Inspect, sql: &str) -> Vec<QueryResult> {
+    let db = store.db();
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    db.query_all_raw(statement).await.unwrap()
+}
+
+pub(crate) fn read<T: TryGetable>(row: &QueryResult, column: &str) -> T {
+    row.try_get("", column).unwrap()
+}
+
+/// An account and what belongs to it: balance, and how many postings made it so.
+type Standing = BTreeMap<String, (i64, i64)>;
+
+async fn standing(store: &dyn Inspect, table: &str, balance: &str, count: &str) -> Standing {
+    let rows = rows(
+        store,
+        &format!("select account_id, {balance} as balance, {count} as number from {table}"),
+    )
+    .await;
+    rows.iter()
+        .map(|row| (read(row, "account_id"), (read(row, "balance"), read(row, "number"))))
+        .collect()
+}
+
+/// Every journal entry, by account and number: its amount and its transaction.
+async fn journal(store: &dyn Inspect, table: &str) -> BTreeMap<(String, i64), (i64, String)> {
+    let rows = rows(store, &format!("select * from {table}")).await;
+    let entry = |row: &QueryResult| {
+        let at = (read(row, "account_id"), read(row, "sequence_number"));
+        (at, (read(row, "amount"), read(row, "transaction_id")))
+    };
+    rows.iter().map(entry).collect()
+}
+
+/// The ledger agrees with itself: entries sum to zero, each balance is what its entries sum to, numbers have no gap, and each
+/// customer's entry has one event.
+pub(crate) async fn balance(store: &dyn Inspect) {
+    let accounts = standing(store, "ledger_account", "balance", "version").await;
+    let journal = journal(store, "ledger_entry").await;
+    let mut transactions: HashMap<&str, Vec<i64>> = HashMap::new();
+    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for ((account, number), (amount, transaction)) in &journal {
+        transactions.entry(transaction).or_default().push(*amount);
+        let sum = sums.entry(account).or_default();
+        *sum = (sum.0 + amount, sum.1 + 1);
+        assert_eq!(sum.1, *number, "a gap in the numbers of {account}");
+    }
+    for (transaction, amounts) in &transactions {
+        assert_eq!((amounts.len(), amounts.iter().sum::<i64>()), (2, 0), "{transaction}");
+    }
+    for (account, stands) in &accounts {
+        let sum = sums.get(account.as_str()).copied().unwrap_or_default();
+        assert_eq!(*stands, sum, "account {account} and its entries");
+        assert!(
+            stands.0 >= 0 || account.starts_with("clearing-"),
+            "{account} is overdrawn"
+        );
+    }
+    assert_eq!(
+        accounts.values().map(|(balance, _)| balance).sum::<i64>(),
+        0,
+        "all money together"
+    );
+    let count = rows(store, "select transaction_id from ledger_transaction").await.len();
+    assert_eq!(count, transactions.len(), "transactions with entries");
+}
+
+/// The events in the log are the customers' entries, each once, in order for each account.
+pub(crate) async fn events(store: &dyn Inspect) {
+    store.pulse().await.unwrap();
+    let mut told: BTreeMap<(String, i64), (i64, String)> = BTreeMap::new();
+    let mut last: HashMap<String, i64> = HashMap::new();
+    for entry in log(store).await {
+        let movement: Movement = entry.event.decode().unwrap();
+        let before = last.insert(movement.account_id.clone(), movement.sequence_number);
+        assert_eq!(movement.sequence_number, before.unwrap_or(0) + 1, "{movement:?}");
+        let at = (movement.account_id, movement.sequence_number);
+        told.insert(at, (movement.amount, movement.transaction_id.to_string()));
+    }
+    let mut journal = journal(store, "ledger_entry").await;
+    journal.retain(|(account, _), _| !account.starts_with("clearing-"));
+    assert_eq!(told, journal, "events and entries");
+}
+
+async fn log(store: &dyn Inspect) -> Vec<Entry> {
+    let (mut position, mut entries) = (Position::START, Vec::new());
+    loop {
+        let page = store.read(position, 1_000).await.unwrap();
+        entries.extend(page.entries.iter().cloned());
+        if page.next == position {
+            return entries;
+        }
+        position = page.next;
+    }
+}
+
+/// What differs between the ledger and what follows it.
+async fn difference(store: &dyn Inspect) -> Option<String> {
+    let mut accounts = standing(store, "ledger_account", "balance", "version").await;
+    accounts.retain(|account, (_, version)| !account.starts_with("clearing-") && *version > 0);
+    for (table, number) in [
+        ("ledger_balance", "sequence_number"),
+        ("ledger_portfolio", "transactions"),
+    ] {
+        let shown = standing(store, table, "balance", number).await;
+        if shown != accounts {
+            return Some(format!("{table} shows {shown:?}, the ledger {accounts:?}"));
+        }
+    }
+    let heard = standing(store, "ledger_sequence", "sequence_number", "sequence_number").await;
+    if heard
+        .iter()
+        .map(|(id, (number, _))| (id, *number))
+        .ne(accounts.iter().map(|(id, (_, version))| (id, *version)))
+    {
+        return Some(format!("the watch heard {heard:?} of {accounts:?}"));
+    }
+    let (audit, mut journal) = (
+        journal(store, "ledger_audit").await,
+        journal(store, "ledger_entry").await,
+    );
+    journal.retain(|(account, _), _| !account.starts_with("clearing-"));
+    (audit != journal).then(|| format!("{} rows of audit, {} entries", audit.len(), journal.len()))
+}
+
+/// Waits until everything is delivered, and looks at all of it.
+pub(crate) async fn settle(fresh: &Fresh) {
+    let store = &fresh.second().await;
+    until("what follows the ledger agrees with it", || async {
+        difference(&**store).await.is_none()
+    })
+    .await;
+    balance(&**store).await;
+    events(&**store).await;
+    let odd = rows(&**store, "select account_id, sequence_number, kind from ledger_anomaly").await;
+    assert!(odd.is_empty(), "{} anomalies", odd.len());
+    let dead = rows(&**store, &format!("select route, error from {}", failed(&**store))).await;
+    let dead: Vec<(String, String)> = dead
+        .iter()
+        .map(|row| (read(row, "route"), read(row, "error")))
+        .collect();
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+fn failed(store: &dyn Inspect) -> &'static str {
+    match store.db().get_database_backend() {
+        sea_orm::DbBackend::Postgres => "postroom.outbox_failed",
+        _ => "postroom_outbox_failed",
+    }
+}

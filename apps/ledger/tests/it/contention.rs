@@ -1,0 +1,55 @@
+//! Many writers on the same accounts.
+
+use futures::future::join_all;
+use postroom_testkit::Fresh;
+
+use crate::books;
+use crate::world::{World, on_every_store};
+
+const WRITERS: usize = 16;
+const EACH: usize = 4;
+
+on_every_store! {
+    many_writers_on_one_account_leave_one_event_each
+    transfers_that_cross_do_not_deadlock
+}
+
+/// Each attempt that was overtaken is gone with its event: as many events as transactions, numbered without a gap.
+async fn many_writers_on_one_account_leave_one_event_each(fresh: Fresh) {
+    let world = World::on(fresh);
+    let ledger = &world.client;
+    let ada = &ledger.open("ada", "KRW").await;
+    let writer = async |_| {
+        for _ in 0..EACH {
+            ledger.deposit(ada, 3).await.created();
+        }
+    };
+    join_all((0..WRITERS).map(writer)).await;
+    let shown = ledger.look(&format!("/ledger/accounts/{ada}")).await;
+    assert_eq!((&shown["version"], &shown["balance"]), (&64.into(), &192.into()));
+    books::settle(&world.fresh).await;
+    world.close().await;
+}
+
+async fn transfers_that_cross_do_not_deadlock(fresh: Fresh) {
+    let world = World::on(fresh);
+    let ledger = &world.client;
+    let accounts = [&ledger.open("ada", "KRW").await, &ledger.open("bob", "KRW").await];
+    for account in accounts {
+        ledger.deposit(account, 1_000).await.created();
+    }
+    let writer = async |number: usize| {
+        for turn in 0..EACH {
+            let [ada, bob] = accounts;
+            let (from, to) = if (number + turn) % 2 == 0 {
+                (ada, bob)
+            } else {
+                (bob, ada)
+            };
+            ledger.transfer(from, to, 7).await.created();
+        }
+    };
+    join_all((0..WRITERS).map(writer)).await;
+    books::settle(&world.fresh).await;
+    world.close().await;
+}

@@ -1,0 +1,15 @@
+//! The ledger, through its HTTP door, on every database, straight from the outbox and through Kafka.
+
+mod books;
+mod client;
+mod contention;
+mod crash;
+mod fault;
+mod guide;
+mod idempotency;
+mod kafka;
+mod money;
+mod projection;
+mod rules;
+mod state;
+mod world;

@@ -1,0 +1,246 @@
+//! Thirty-two clients move money at random while the stage, the broker and the database are killed under them. In the end each
+//! answer that a client got is in the books, once, and nothing else is.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postroom::Broker;
+use postroom_testkit::broker_suite::Site;
+use postroom_testkit::memory_broker::MemoryBroker;
+use postroom_testkit::{Fresh, fresh, kafka_server, server};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::books;
+use crate::client::Client;
+use crate::world::{Running, kafka_at, open};
+
+const CLIENTS: usize = 32;
+const ACCOUNTS: usize = 12;
+const EACH: i64 = 1_000_000;
+/// Between two faults, and between two tries of a client whose ledger is away.
+const PAUSE: Duration = Duration::from_millis(700);
+const AGAIN: Duration = Duration::from_millis(50);
+
+fn length() -> Duration {
+    let seconds = std::env::var("POSTROOM_TEST_FAULT_SECONDS").map_or(10, |text| text.parse().unwrap());
+    Duration::from_secs(seconds)
+}
+
+/// What can be killed and comes back.
+#[async_trait]
+trait Victim: Send {
+    async fn kill(&mut self);
+}
+
+#[async_trait]
+impl Victim for server::Server {
+    async fn kill(&mut self) {
+        server::Server::kill(self).unwrap();
+        self.restart().await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Victim for kafka_server::Server {
+    async fn kill(&mut self) {
+        kafka_server::Server::kill(self).unwrap();
+        self.restart().await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Victim for MemoryBroker {
+    async fn kill(&mut self) {
+        self.stop().await;
+        sleep(PAUSE).await;
+        self.start().await;
+    }
+}
+
+/// A client: the answers to what it asked for.
+struct Mover {
+    address: watch::Receiver<String>,
+    accounts: Arc<Vec<String>>,
+    /// Those that were posted.
+    posted: Vec<Value>,
+    /// Those that were refused.
+    refused: usize,
+}
+
+impl Mover {
+    /// Moves money until it is told to stop; what was asked for is always brought to an end.
+    async fn run(mut self, stop: CancellationToken) -> (Vec<Value>, usize) {
+        while !stop.is_cancelled() {
+            let (path, body) = self.next();
+            let (status, answer) = self.ask(&path, &body).await;
+            match status {
+                201 => self.posted.push(answer),
+                _ => self.refused += 1,
+            }
+        }
+        (self.posted, self.refused)
+    }
+
+    fn next(&self) -> (String, Value) {
+        let account = || self.accounts[rand::random_range(0..self.accounts.len())].clone();
+        let amount = json!({ "amount": rand::random_range(1..500), "currency": "KRW" });
+        match (rand::random_range(0..10), self.posted.last()) {
+            (0, _) => (format!("/ledger/accounts/{}/deposits", account()), amount),
+            (1, _) => (format!("/ledger/accounts/{}/withdrawals", account()), amount),
+            (2, Some(last)) => {
+                let id = last["transaction_id"].as_str().unwrap();
+                (format!("/ledger/transactions/{id}/reversal"), json!({}))
+            }
+            _ => {
+                let transfer =
+                    json!({ "from": account(), "to": account(), "amount": amount["amount"], "currency": "KRW" });
+                ("/ledger/transfers".to_owned(), transfer)
+            }
+        }
+    }
+
+    /// Asks with one key until there is an answer.
+    async fn ask(&mut self, path: &str, body: &Value) -> (u16, Value) {
+        let (key, begun) = (Uuid::now_v7().to_string(), Instant::now());
+        loop {
+            let client = Client(self.address.borrow().clone());
+            match client.send("POST", path, Some(&key), &body.to_string()).await {
+                Ok(answer) if answer.status < 500 => return (answer.status, answer.body),
+                _ => sleep(AGAIN).await,
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "no answer for two minutes: {path}"
+            );
+        }
+    }
+}
+
+/// Kills the stage and the victims in turn; answers how often.
+async fn faults(
+    fresh: &Fresh,
+    broker: &Arc<dyn Broker>,
+    (mut stage, address): (Running, watch::Sender<String>),
+    victims: &mut [Box<dyn Victim>],
+) -> (Running, usize) {
+    let (begun, mut turn) = (Instant::now(), 0);
+    while begun.elapsed() < length() {
+        sleep(PAUSE).await;
+        match victims.get_mut((turn / 2) % victims.len().max(1)) {
+            Some(victim) if turn % 2 == 1 => victim.kill().await,
+            _ => {
+                drop(stage);
+                stage = open(fresh, ledger::module(), Some(Arc::clone(broker)));
+                address.send_replace(stage.url());
+            }
+        }
+        turn += 1;
+    }
+    (stage, turn)
+}
+
+async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dyn Victim>>) {
+    let stage = open(&fresh, ledger::module(), Some(Arc::clone(&broker)));
+    let (address, reader) = watch::channel(stage.url());
+    let client = Client(stage.url());
+    let (mut accounts, mut answers) = (Vec::new(), Vec::new());
+    for number in 0..ACCOUNTS {
+        let account = client.open(&format!("owner-{}", number % 4), "KRW").await;
+        answers.push(client.deposit(&account, EACH).await.created());
+        accounts.push(account);
+    }
+    let (accounts, stop) = (Arc::new(accounts), CancellationToken::new());
+    let mut movers = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let mover = Mover {
+            address: reader.clone(),
+            accounts: Arc::clone(&accounts),
+            posted: Vec::new(),
+            refused: 0,
+        };
+        movers.spawn(mover.run(stop.clone()));
+    }
+    let (stage, killed) = Box::pin(faults(&fresh, &broker, (stage, address), &mut victims)).await;
+    stop.cancel();
+    let mut refused = 0;
+    while let Some(ended) = movers.join_next().await {
+        let (posted, not) = ended.unwrap();
+        answers.extend(posted);
+        refused += not;
+    }
+    books::settle(&fresh).await;
+    compare(&fresh, &answers).await;
+    println!(
+        "{} transactions posted, {refused} refused, {killed} kills",
+        answers.len()
+    );
+    assert!(
+        answers.len() > ACCOUNTS + 50 && killed > 3,
+        "{} posted, {killed} kills",
+        answers.len()
+    );
+    stage.close().await;
+}
+
+/// The answers that clients got are the transactions in the books, each once, and they make the balances.
+async fn compare(fresh: &Fresh, answers: &[Value]) {
+    let told: HashSet<String> = answers
+        .iter()
+        .map(|one| one["transaction_id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        told.len(),
+        answers.len(),
+        "one transaction was the answer to two requests"
+    );
+    let rows = books::rows(&**fresh, "select transaction_id from ledger_transaction").await;
+    let kept: HashSet<String> = rows.iter().map(|row| books::read(row, "transaction_id")).collect();
+    assert_eq!(
+        kept, told,
+        "transactions in the books, and those that clients were told"
+    );
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for entry in answers.iter().flat_map(|one| one["entries"].as_array().unwrap()) {
+        let account = entry["account_id"].as_str().unwrap().to_owned();
+        *sums.entry(account).or_default() += entry["amount"].as_i64().unwrap();
+    }
+    let rows = books::rows(&**fresh, "select account_id, balance from ledger_account").await;
+    let balances: BTreeMap<String, i64> = rows
+        .iter()
+        .map(|row| (books::read(row, "account_id"), books::read(row, "balance")))
+        .collect();
+    assert_eq!(balances, sums, "balances, and what clients were told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_money_is_lost_on_sqlite() {
+    let broker = MemoryBroker::default();
+    survives(fresh::sqlite().await, broker.broker(), vec![Box::new(broker)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_money_is_lost_on_postgres_and_kafka() {
+    let (database, kafka) = (server::postgres(&[]).await, kafka_server::kafka().await);
+    let (fresh, broker) = (fresh::postgres_on(&database.url()).await, kafka_at(&kafka.url()).await);
+    survives(fresh, broker, vec![Box::new(kafka), Box::new(database)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_money_is_lost_on_mariadb_and_kafka() {
+    let (database, kafka) = (server::mariadb(&[]).await, kafka_server::kafka().await);
+    let (fresh, broker) = (fresh::mysql_on(&database.url()).await, kafka_at(&kafka.url()).await);
+    survives(fresh, broker, vec![Box::new(kafka), Box::new(database)]).await;
+}

@@ -1,0 +1,171 @@
+//! What follows the ledger: numbers that are missing or come twice are noticed, the audit log is kept five years.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
+
+use std::time::Duration;
+
+use ledger::{LedgerPosted, Movement};
+use postroom::replay::{self, Range, Replay};
+use postroom::{Event, When, append, inspect, table};
+use postroom_testkit::Fresh;
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::books;
+use crate::world::{World, on_every_store, until};
+
+on_every_store! {
+    a_gap_and_a_repetition_are_noticed
+    a_transaction_that_is_told_twice_counts_once
+    audit_rows_go_after_five_years
+}
+
+/// An event as a broken writer could make it.
+fn posted(account: &str, number: i64) -> LedgerPosted {
+    LedgerPosted {
+        movement: Movement {
+            account_id: account.to_owned(),
+            owner: "ada".to_owned(),
+            transaction_id: Uuid::now_v7(),
+            counterpart_id: "clearing-KRW".to_owned(),
+            sequence_number: number,
+            currency: "KRW".to_owned(),
+            amount: 1,
+            balance_after: number,
+            posted_at_ms: 1_700_000_000_000,
+        },
+        kind: "deposit".to_owned(),
+    }
+}
+
+async fn emit(fresh: &Fresh, event: Event) {
+    let tx = table::begin(fresh.db()).await.unwrap();
+    append(&tx, &[event]).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
+    let world = World::on(fresh);
+    let account = Uuid::now_v7().to_string();
+    let tell = async |number| emit(&world.fresh, Event::of(&posted(&account, number)).unwrap()).await;
+    let anomalies = async || -> Vec<(i64, String, bool)> {
+        let seen = world.client.look("/ledger/anomalies").await;
+        let one = |row: &Value| {
+            let kind = row["kind"].as_str().unwrap().to_owned();
+            (
+                row["sequence_number"].as_i64().unwrap(),
+                kind,
+                !row["mended_at_ms"].is_null(),
+            )
+        };
+        seen.as_array().unwrap().iter().map(one).collect()
+    };
+    let missing = |number, is_mended| (number, "missing".to_owned(), is_mended);
+    tell(1).await;
+    tell(4).await;
+    until("2 and 3 are missed", || async {
+        anomalies().await == [missing(2, false), missing(3, false)]
+    })
+    .await;
+    tell(3).await;
+    until("3 came after all", || async {
+        anomalies().await == [missing(2, false), missing(3, true)]
+    })
+    .await;
+    tell(4).await;
+    let repeated = (4, "repeated".to_owned(), false);
+    let all = [missing(2, false), missing(3, true), repeated];
+    until("4 came twice", || async { anomalies().await == all }).await;
+    let balance = world.client.look(&format!("/ledger/balances/{account}")).await;
+    assert_eq!(
+        balance["sequence_number"], 4,
+        "a late event does not set the balance back"
+    );
+    world.close().await;
+}
+
+/// The same event delivered again, as a broker may: the id follows from the transaction, so nothing counts twice.
+async fn a_transaction_that_is_told_twice_counts_once(fresh: Fresh) {
+    let world = World::on(fresh);
+    let ada = world.client.open("ada", "KRW").await;
+    let deposit = world.client.deposit(&ada, 7).await.created();
+    books::settle(&world.fresh).await;
+    for route in [
+        "ledger-balances",
+        "ledger-portfolios",
+        "ledger-audit",
+        "ledger-sequence",
+    ] {
+        let replay = Replay {
+            route: route.to_owned(),
+            range: Range::default(),
+            per_second: 100,
+            again: false,
+        };
+        replay::start(&*world.fresh, &replay, "test").await.unwrap();
+    }
+    until("everybody has had it twice", || async {
+        let status = inspect::status(&*world.fresh).await.unwrap();
+        status.routes.iter().all(|route| route.delivered >= 2)
+    })
+    .await;
+    world.client.deposit(&ada, 1).await.created();
+    books::settle(&world.fresh).await;
+    let portfolio = world.client.look("/ledger/portfolios/ada").await;
+    assert_eq!(portfolio["accounts"][0]["transactions"], 2);
+    let audit = world.client.look(&format!("/ledger/accounts/{ada}/audit")).await;
+    assert_eq!(audit[0]["transaction_id"], deposit["transaction_id"]);
+    assert_eq!(audit.as_array().unwrap().len(), 2);
+    world.close().await;
+}
+
+async fn audit_rows_go_after_five_years(fresh: Fresh) {
+    let mut module = ledger::module();
+    for job in &mut module.jobs {
+        job.when = When::Every(Duration::from_millis(200));
+    }
+    let world = World::with(fresh, None, module);
+    let ada = world.client.open("ada", "KRW").await;
+    for _ in 0..3 {
+        world.client.deposit(&ada, 1).await.created();
+    }
+    books::settle(&world.fresh).await;
+    let day_ms = 86_400_000_i64;
+    let now_ms = i64::try_from(postroom::clock::now().unix_timestamp_nanos() / 1_000_000).unwrap();
+    for (number, days) in [(1, 5 * 365 + 3), (2, 5 * 365)] {
+        let posted_at_ms = now_ms - days * day_ms;
+        let sql = format!("update ledger_audit set posted_at_ms = {posted_at_ms} where sequence_number = {number}");
+        world.fresh.db().execute_unprepared(&sql).await.unwrap();
+    }
+    let sql = format!(
+        "update ledger_request set answered_at_ms = {} where status = 201",
+        now_ms - 8 * day_ms
+    );
+    world.fresh.db().execute_unprepared(&sql).await.unwrap();
+    let numbers = async || {
+        let audit = world.client.look(&format!("/ledger/accounts/{ada}/audit")).await;
+        let numbers: Vec<Value> = audit
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["sequence_number"].clone())
+            .collect();
+        numbers
+    };
+    until("the oldest row goes", || async {
+        numbers().await == [json!(2), json!(3)]
+    })
+    .await;
+    let kept = || async {
+        books::rows(&*world.fresh, "select request_id from ledger_request")
+            .await
+            .is_empty()
+    };
+    until("old keys go", kept).await;
+    world.close().await;
+}
