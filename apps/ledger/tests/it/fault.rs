@@ -69,6 +69,10 @@ impl Broker for Faulty {
     async fn bury(&self, letter: &Letter) -> Result<()> {
         self.broker.bury(letter).await
     }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        self.broker.waiting(group, topics).await
+    }
 }
 
 #[derive(Debug)]
