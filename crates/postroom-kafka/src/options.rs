@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postroom::{Error, ErrorKind, Result};
+use postroom::{Error, ErrorKind, Result, Start};
 use rdkafka::ClientConfig;
 
 /// How the connection is secured, and with what it is encrypted when it is.
@@ -19,6 +19,10 @@ pub struct Options {
     pub security: Security,
     /// A call that has not been answered by then has failed; 5 s by default.
     pub answer_max: Duration,
+    /// Where a group goes on whose offset is not in the topic any more, because retention has overtaken it or the topic was
+    /// made anew: with what comes from now on, by default; what it has missed it does not get. [`Start::Beginning`]: with the
+    /// oldest message there is. Either way a warning says so.
+    pub lost: Start,
 }
 
 /// Who we are, and whether others may listen.
@@ -68,6 +72,7 @@ impl Options {
             url: url.into(),
             security: Security::default(),
             answer_max: Duration::from_secs(5),
+            lost: Start::Head,
         }
     }
 

@@ -37,6 +37,7 @@ macro_rules! relay_suite {
             a_new_route_can_begin_at_the_head
             a_filter_lets_only_its_types_pass
             a_destination_gets_every_entry_in_order
+            a_batch_is_no_larger_than_its_route_says
         );
         $crate::relay_suite!($fresh; fail:
             a_poison_event_holds_only_its_key
@@ -64,6 +65,7 @@ macro_rules! relay_suite {
             a_replay_can_have_its_effect_again
             a_replay_respects_the_filter
             retention_removes_what_everybody_has
+            the_inbox_forgets_after_its_time
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck
