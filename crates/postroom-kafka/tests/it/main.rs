@@ -13,10 +13,15 @@ use postroom_testkit::broker_suite::Published;
 use postroom_testkit::feed::Feed;
 use postroom_testkit::{Fresh, fresh};
 
+mod foreign;
+mod office;
 mod offset;
 mod publish;
 mod rebalance;
+mod sales;
+mod scenario;
 mod site;
+mod strict;
 mod topics;
 mod transact;
 
