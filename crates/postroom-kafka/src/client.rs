@@ -48,6 +48,8 @@ pub struct Kafka {
 pub(crate) struct Shared {
     settings: ClientConfig,
     pub(crate) answer_max: Duration,
+    /// Where a group goes on whose offset is lost.
+    pub(crate) lost: Start,
     /// Topics that exist, with how many partitions, and since when we know.
     known: Mutex<HashMap<String, (usize, Instant)>>,
     /// For single messages and for questions.
@@ -60,6 +62,7 @@ impl Kafka {
         let shared = Shared {
             settings: options.settings()?,
             answer_max: options.answer_max,
+            lost: options.lost,
             known: Mutex::default(),
             single: Mutex::default(),
         };

@@ -13,12 +13,10 @@ use crate::hand::{Hand, Place};
 use crate::member::{Consumer, Member};
 use crate::rebalance::Sharing;
 
-/// What a member is told. An offset that retention has overtaken goes on with the oldest message there is. A member that dies
-/// is missed after 10 s; one that lives is never thrown out, because its thread polls.
-const SETTINGS: [(&str, &str); 12] = [
+/// What a member is told. One that dies is missed after 10 s; one that lives is never thrown out, because its thread polls.
+const SETTINGS: [(&str, &str); 11] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
-    ("auto.offset.reset", "earliest"),
     ("isolation.level", "read_committed"),
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("session.timeout.ms", "10000"),
@@ -54,12 +52,21 @@ fn begin(shared: &Shared, group: &str, topics: &[String], start: Start) -> Resul
     };
     let mut settings = SETTINGS.to_vec();
     settings.push(("group.id", group));
+    settings.push(("auto.offset.reset", reset(shared.lost)));
     let consumer = shared.consumer(&settings, sharing)?;
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
     consumer
         .subscribe(&names)
         .map_err(|source| failed(format!("subscribe to {names:?}"), source))?;
     Ok((hand, consumer))
+}
+
+/// How Kafka calls it.
+fn reset(lost: Start) -> &'static str {
+    match lost {
+        Start::Beginning => "earliest",
+        Start::Head => "latest",
+    }
 }
 
 /// Looks after the offsets of a group without being a member of it.

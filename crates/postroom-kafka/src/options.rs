@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use postroom::{Error, ErrorKind, Result, Tls};
+use postroom::{Error, ErrorKind, Result, Start, Tls};
 use rdkafka::ClientConfig;
 
 /// What is not in this program comes with this.
@@ -18,6 +18,10 @@ pub struct Options {
     pub security: Security,
     /// A call that has not been answered by then has failed; 5 s by default.
     pub answer_max: Duration,
+    /// Where a group goes on whose offset is not in the topic any more, because retention has overtaken it or the topic was
+    /// made anew: with what comes from now on, by default; what it has missed it does not get. [`Start::Beginning`]: with the
+    /// oldest message there is. Either way a warning says so.
+    pub lost: Start,
 }
 
 /// Who we are, and whether others may listen.
@@ -58,6 +62,7 @@ impl Options {
             url: url.into(),
             security: Security::default(),
             answer_max: Duration::from_secs(5),
+            lost: Start::Head,
         }
     }
 

@@ -19,6 +19,9 @@ use crate::hand::{Hand, Place};
 /// So long a partition that is to go waits for what is handed out of it. The rest of the group goes on meanwhile.
 const FINISH_MAX: Duration = Duration::from_secs(20);
 
+/// What the driver says of an offset that it sets anew.
+const LOST: &str = "OFFSET";
+
 /// Looks after a member's partitions. Runs on the thread that polls.
 #[derive(Debug)]
 pub(crate) struct Sharing {
@@ -97,7 +100,14 @@ impl ConsumerContext for Sharing {
 
 impl ClientContext for Sharing {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
-        Voice.log(level, facility, words);
+        if matches!(level, RDKafkaLogLevel::Warning) && facility == LOST {
+            tracing::warn!(
+                words,
+                "an offset is not in its topic any more; the group goes on elsewhere"
+            );
+        } else {
+            Voice.log(level, facility, words);
+        }
     }
 
     fn error(&self, error: KafkaError, words: &str) {

@@ -2,13 +2,14 @@
 //!
 //! One conformance suite per port ([`mod@outbox_suite`], [`mod@destination_suite`], [`mod@broker_suite`]), run by every adapter on the real service; a [`history`] checker
 //! that counts lost, invented, doubled and disordered events; a randomized [`workload`] to feed it; broken [`twin`]s it
-//! must catch; a [`fresh`] store for each test; and a private [`server`] or [`process`] to kill. `postroom verify` is the
-//! same workload and the same checker.
+//! must catch; a [`fresh`] store for each test; a private [`server`] or [`process`] to kill; and [`foreign`] clients that read
+//! what we published. `postroom verify` is the same workload and the same checker.
 
 pub mod broker_suite;
 pub mod certificate;
 pub mod destination_suite;
 pub mod feed;
+pub mod foreign;
 pub mod fresh;
 pub mod history;
 mod home;

@@ -31,6 +31,7 @@ macro_rules! relay_suite {
             shards_share_a_route_and_keep_its_keys_in_order
             a_new_route_can_begin_at_the_head
             a_destination_gets_every_entry_in_order
+            a_batch_is_no_larger_than_its_route_says
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
@@ -42,6 +43,7 @@ macro_rules! relay_suite {
             a_replay_can_have_its_effect_again
             a_replay_respects_the_filter
             retention_removes_what_everybody_has
+            the_inbox_forgets_after_its_time
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck

@@ -28,6 +28,8 @@ pub const LEASE: Duration = Duration::from_secs(2);
 
 /// Effects that stand still this long will not come any more.
 const QUIET_MAX: Duration = Duration::from_secs(15);
+/// The same through a broker, which misses members that were killed only after a while.
+const QUIET_MAX_THROUGH: Duration = Duration::from_secs(60);
 
 /// Effects read in one statement.
 const PAGE: u64 = 20_000;
@@ -89,7 +91,8 @@ impl Run {
         };
         let subscriber = Subscriber {
             start: Start::Head,
-            timeout: LEASE, // also how long a paused relay's transaction can hold up the next one
+            joins_at: Start::Beginning, // of the topic, which is this run's own
+            timeout: LEASE,             // also how long a paused relay's transaction can hold up the next one
             ..Subscriber::in_batches(
                 self.group(),
                 Change::TYPE,
@@ -101,10 +104,10 @@ impl Run {
         let relay = Relay::new(outbox).lease_ttl(LEASE);
         match &self.through {
             None => relay.subscriber(subscriber),
-            Some(broker) => relay.route(self.publishing(broker)).route(Route {
-                start: Start::Beginning, // of the topic, which is this run's own
-                ..subscriber.fed_by(Arc::clone(broker), vec![self.topic()], Filter::all())
-            }),
+            Some(broker) => {
+                let fed = subscriber.fed_by(Arc::clone(broker), vec![self.topic()], Filter::all());
+                relay.route(self.publishing(broker)).route(fed)
+            }
         }
     }
 
@@ -184,7 +187,7 @@ impl Run {
         let truth = self.workload.truth(store.db()).await?;
         let expected: u64 = truth.values().copied().map(u64::from).sum();
         let (mut seen, mut moved_at) = (0, Instant::now());
-        while seen < expected && moved_at.elapsed() < QUIET_MAX && !stop.is_cancelled() {
+        while seen < expected && moved_at.elapsed() < self.quiet_max() && !stop.is_cancelled() {
             let now = self.effects(store.db()).await?;
             if now > seen {
                 (seen, moved_at) = (now, Instant::now());
@@ -193,6 +196,10 @@ impl Run {
         }
         let history = self.history(store.db()).await?;
         Ok((history.check(&truth), history, truth))
+    }
+
+    fn quiet_max(&self) -> Duration {
+        self.through.as_ref().map_or(QUIET_MAX, |_| QUIET_MAX_THROUGH)
     }
 
     /// How many effects there are so far.

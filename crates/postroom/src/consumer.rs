@@ -25,13 +25,11 @@ use crate::kept;
 use crate::outbox::{Entry, Outbox, Pulse};
 use crate::parked::{self, Parked};
 use crate::pulse::Heart;
-use crate::route::{Lanes, Route, Source, To};
+use crate::route::{Lanes, Route, Source, Start, To};
 use crate::subscriber::Subscriber;
 use crate::table;
 use crate::vitals::{Counts, Vitals, Worker};
 
-/// Messages taken at once.
-const BATCH: usize = 500;
 /// A group with this many parked rows takes no more until some are gone.
 const PARKED_MAX: u64 = 10_000;
 /// Between two looks while the group is paused, or stands behind a parked entry.
@@ -52,6 +50,7 @@ pub(crate) struct Consumer {
     subscriber: Arc<Subscriber>,
     broker: Arc<dyn Broker>,
     topics: Vec<String>,
+    start: Start,
     outbox: Arc<dyn Outbox>,
     pulse: watch::Receiver<Pulse>,
     vitals: Arc<Vitals>,
@@ -82,7 +81,13 @@ impl Consumer {
         vitals: &Arc<Vitals>,
         joined: &Joined,
     ) -> Option<Self> {
-        let (Source::Broker { broker, topics, .. }, To::Subscriber(subscriber)) = (&route.from, &route.to) else {
+        let To::Subscriber(subscriber) = &route.to else {
+            return None;
+        };
+        let Source::Broker {
+            broker, topics, start, ..
+        } = &route.from
+        else {
             return None;
         };
         Some(Self {
@@ -90,6 +95,7 @@ impl Consumer {
             subscriber: Arc::clone(subscriber),
             broker: Arc::clone(broker),
             topics: topics.clone(),
+            start: *start,
             outbox: Arc::clone(outbox),
             pulse: heart.subscribe(),
             vitals: Arc::clone(vitals),
@@ -132,7 +138,7 @@ impl Consumer {
     /// From joining the group to leaving it.
     async fn session(&mut self, stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
         let (broker, topics) = (Arc::clone(&self.broker), self.topics.clone());
-        let joining = broker.subscribe(&self.subscriber.group, &topics, self.route.start);
+        let joining = broker.subscribe(&self.subscriber.group, &topics, self.start);
         let Some(joined) = stop.run_until_cancelled(joining).await else {
             return Ok(());
         };
@@ -143,7 +149,7 @@ impl Consumer {
             groups.insert(self.route.name.clone());
         });
         while self.is_open(stop).await? {
-            let Some(messages) = stop.run_until_cancelled(subscription.next(BATCH)).await else {
+            let Some(messages) = stop.run_until_cancelled(subscription.next(self.route.batch)).await else {
                 break;
             };
             let items: Vec<Item> = messages?.into_iter().enumerate().map(Item::of).collect();

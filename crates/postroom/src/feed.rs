@@ -10,9 +10,8 @@ use tokio::sync::OnceCell;
 
 use crate::error::Result;
 use crate::outbox::{Entry, Outbox, Page, Position};
+use crate::route::BATCH_MAX;
 
-/// Entries in a page.
-const PAGE: usize = 1_000;
 /// Pages that are kept for others.
 const PAGES_MAX: usize = 64;
 /// Payload bytes that are kept for others.
@@ -76,7 +75,7 @@ impl Feed {
             let mut is_mine = false;
             let read = || {
                 is_mine = true;
-                self.outbox.read(after, PAGE)
+                self.outbox.read(after, BATCH_MAX)
             };
             let page = cell.get_or_try_init(read).await?.clone();
             if page.next != after {

@@ -257,7 +257,7 @@ impl Line {
 
     /// Delivers what the slice has for this shard and settles it.
     async fn advance(&self, work: &mut Work, slice: &Slice) -> Result<Turn> {
-        let entries: Vec<&Entry> = slice
+        let mut entries: Vec<&Entry> = slice
             .entries()
             .iter()
             .filter(|entry| self.route.reads(self.shard.number, entry))
@@ -267,6 +267,8 @@ impl Line {
             self.settle_lazily(work, LAZY_SETTLE).await?;
             return Ok(Turn::Moved);
         }
+        let is_whole = entries.len() <= self.route.batch;
+        entries.truncate(self.route.batch);
         let is_free = |entry: &&Entry| !work.lanes.contains(&self.route.ordering.lane(entry));
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
         let first = if work.probing { 1 } else { send.len() };
@@ -280,7 +282,7 @@ impl Line {
             return Ok(Turn::Down);
         }
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
-            Some(_) if settlement.settled == entries.len() => slice.next(),
+            Some(_) if is_whole && settlement.settled == entries.len() => slice.next(),
             Some((last, _)) => slice.after(last.id),
             None => return Ok(Turn::Idle),
         };
@@ -324,7 +326,7 @@ impl Line {
     /// Tries parked entries whose time has come, each with what waits behind it.
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
         let tx = table::look(self.feed.outbox().db()).await?;
-        let mut due = parked::due(&tx, &self.shard, self.route.ordering, DUE_MAX).await?;
+        let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
@@ -430,6 +432,10 @@ impl Line {
         commit(tx).await?;
         work.settled_to(work.position);
         Ok(())
+    }
+
+    fn due_max(&self) -> u64 {
+        DUE_MAX.min(self.route.batch as u64)
     }
 
     fn judge(&self) -> Judge<'_> {

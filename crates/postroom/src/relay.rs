@@ -19,7 +19,7 @@ use crate::line::Line;
 use crate::outbox::{Outbox, Position};
 use crate::pulse::Heart;
 use crate::replay;
-use crate::route::{Route, Source, Start, To};
+use crate::route::{BATCH_MAX, Route, Source, Start, To};
 use crate::schedule;
 use crate::subscriber::Subscriber;
 use crate::table;
@@ -208,12 +208,7 @@ impl Relay {
             if let Source::Broker { topics, .. } = &route.from {
                 check_consumer(route, topics)?;
             }
-            if route.shards == 0 || route.shards > 1024 {
-                return Err(Error::invalid(format!(
-                    "route {:?} has {} shards; give 1 to 1024",
-                    route.name, route.shards
-                )));
-            }
+            check_numbers(route)?;
         }
         Ok(())
     }
@@ -247,6 +242,23 @@ impl Relay {
         }
         Ok(())
     }
+}
+
+fn check_numbers(route: &Route) -> Result<()> {
+    let Route {
+        name, shards, batch, ..
+    } = route;
+    if !(1..=1024).contains(shards) {
+        return Err(Error::invalid(format!(
+            "route {name:?} has {shards} shards; give 1 to 1024"
+        )));
+    }
+    if !(1..=BATCH_MAX).contains(batch) {
+        return Err(Error::invalid(format!(
+            "route {name:?} has batches of {batch}; give 1 to {BATCH_MAX}"
+        )));
+    }
+    Ok(())
 }
 
 fn check_consumer(route: &Route, topics: &[String]) -> Result<()> {

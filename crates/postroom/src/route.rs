@@ -13,6 +13,9 @@ use crate::outbox::Entry;
 use crate::retry::Retry;
 use crate::subscriber::Subscriber;
 
+/// The largest batch: what is read from the store at once.
+pub const BATCH_MAX: usize = 1_000;
+
 /// Which entries go where, and how.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -32,6 +35,8 @@ pub struct Route {
     pub dead: Dead,
     /// Where a new route begins.
     pub start: Start,
+    /// Most entries that are delivered together, or taken from a broker at once: 1 to [`BATCH_MAX`].
+    pub batch: usize,
     /// Into how many parts its keys are cut, each with its own lease and cursor, to be worked side by side.
     pub shards: u32,
     /// Groups of the same relay that must have joined their broker before this route delivers: some brokers keep nothing for
@@ -51,6 +56,7 @@ impl Route {
             retry: Retry::default(),
             dead: Dead::Skip,
             start: Start::Beginning,
+            batch: BATCH_MAX,
             shards: 1,
             awaits: Vec::new(),
         }
@@ -87,6 +93,8 @@ pub enum Source {
         topics: Vec<String>,
         /// The event types that are published there. Others are read from the log.
         brings: Filter,
+        /// Where a group begins that the broker knows no progress of.
+        start: Start,
     },
 }
 

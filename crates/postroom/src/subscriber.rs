@@ -26,6 +26,8 @@ use crate::table;
 use crate::trace::{self, Step};
 use crate::upcast::{Upcaster, upcast};
 
+/// Events taken from a broker at once, unless told.
+const BATCH: usize = 500;
 /// Most events in one transaction.
 const CHUNK: usize = 100;
 /// A chunk that has worked this long is committed: slow handlers commit event by event, fast ones a hundred at once.
@@ -127,8 +129,13 @@ pub struct Subscriber {
     pub dead: Dead,
     /// What must not overtake what.
     pub ordering: Ordering,
-    /// Where it begins when it is new.
+    /// Where it begins in the log when it is new.
     pub start: Start,
+    /// Where its group begins on a broker that knows no progress of it: by default with what comes from now on. Nothing of its
+    /// own relay is missed by that, which publishes when the group has joined.
+    pub joins_at: Start,
+    /// Most events taken from a broker at once; 500 by default. In one transaction are a hundred of them at most.
+    pub batch: usize,
     /// How long one call may take.
     pub timeout: Duration,
     /// Into how many parts its keys are cut, to be worked side by side.
@@ -162,6 +169,8 @@ impl Subscriber {
             dead: Dead::default(),
             ordering: Ordering::default(),
             start: Start::default(),
+            joins_at: Start::Head,
+            batch: BATCH,
             timeout: Duration::from_secs(30),
             shards: 1,
             handling,
@@ -178,6 +187,7 @@ impl Subscriber {
             retry: self.retry.clone(),
             dead: self.dead,
             start: self.start,
+            batch: self.batch,
             shards: self.shards,
             awaits: Vec::new(),
             to: To::Subscriber(std::sync::Arc::new(self)),
@@ -188,7 +198,12 @@ impl Subscriber {
     /// log. A group has one shard: the broker shares out its work.
     pub fn fed_by(self, broker: std::sync::Arc<dyn Broker>, topics: Vec<String>, brings: Filter) -> Route {
         Route {
-            from: Source::Broker { broker, topics, brings },
+            from: Source::Broker {
+                broker,
+                topics,
+                brings,
+                start: self.joins_at,
+            },
             shards: 1,
             ..self.into_route()
         }

@@ -216,6 +216,26 @@ mod tests {
     }
 
     #[test]
+    fn the_commerce_profile_has_its_numbers() {
+        let profile = include_str!("../../../deploy/profiles/commerce.toml");
+        let config = Config::read(profile, none()).unwrap();
+        let kafka = Destination::Broker(BrokerKind::Kafka);
+        let expected = Route {
+            patterns: vec!["loopers.**".to_owned()],
+            ordering: postroom::Ordering::Strict,
+            batch: 100,
+            retry: postroom::Retry {
+                delays: postroom::Delays::Fixed(Duration::from_secs(10)),
+                attempts_max: None,
+                age_max: Some(Duration::from_secs(5 * 60)),
+            },
+            ..Route::new("commerce", kafka)
+        };
+        assert_eq!(config.routes, [expected]);
+        assert_eq!(config.retention.inbox, 7 * DAY);
+    }
+
+    #[test]
     fn every_mistake_is_reported_at_once() {
         let toml = r#"
             [store]
@@ -246,6 +266,7 @@ mod tests {
             retry = { delays = ["1s", "5x"], attempts_max = 0, age_max = -5 }
             dead = "bury"
             start = "middle"
+            batch = 0
             shards = 5000
             [[routes]]
             name = "orders"

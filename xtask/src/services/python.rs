@@ -1,4 +1,4 @@
-//! A Python that can talk to the databases: the guide's examples are run as they stand.
+//! A Python that can talk to the databases and to AMQP: the guide's examples are run as they stand, and our messages read.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ const DEBIAN: &str = "/usr/bin/python3";
 pub(super) fn missing() -> Vec<&'static str> {
     match program() {
         Some(_) => Vec::new(),
-        None => vec!["python3", "python3-psycopg", "python3-pymysql"],
+        None => vec!["python3", "python3-psycopg", "python3-pymysql", "python3-pika"],
     }
 }
 
@@ -18,7 +18,7 @@ pub(super) fn program() -> Option<&'static str> {
     [DEBIAN, "python3"].into_iter().find(|program| {
         let mut command = Command::new(program);
         command
-            .args(["-c", "import psycopg, pymysql, sqlite3"])
+            .args(["-c", "import pika, psycopg, pymysql, sqlite3"])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())

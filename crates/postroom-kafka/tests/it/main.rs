@@ -13,11 +13,16 @@ use postroom_testkit::broker_suite::Published;
 use postroom_testkit::feed::Feed;
 use postroom_testkit::{Fresh, fresh};
 
+mod foreign;
 mod guard;
+mod office;
 mod offset;
 mod publish;
 mod rebalance;
+mod sales;
+mod scenario;
 mod site;
+mod strict;
 mod topics;
 mod transact;
 

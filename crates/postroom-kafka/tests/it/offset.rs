@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use postroom::{Broker as _, Mark, Message, Mode, Ordering, Start, Subscription};
-use rdkafka::Message as _;
+use postroom::{Broker as _, Entry, Event, Mark, Message, Mode, Ordering, Start, Subscription};
+use postroom_kafka::{Kafka, Options};
+use postroom_testkit::fresh;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::{Message as _, Offset, TopicPartitionList};
 
+use crate::office::{Office, OrderPaid};
 use crate::publish::{deliver, entry, letters, name, topic};
+use crate::sales::{Sales, sold, start_consumer};
 use crate::site::KafkaSite;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,6 +28,11 @@ async fn take(member: &mut Box<dyn Subscription>, count: usize) -> Vec<Message> 
         messages.extend(next.unwrap().unwrap());
     }
     messages
+}
+
+fn number(message: &Message) -> i64 {
+    let value: serde_json::Value = message.event().unwrap().decode().unwrap();
+    value["n"].as_i64().unwrap()
 }
 
 async fn fill(site: &KafkaSite, name: &str, numbers: std::ops::Range<i64>) {
@@ -116,14 +127,70 @@ async fn a_new_partition_is_read_from_its_beginning() {
     fill(&site, &name, 5..45).await;
     let mut member = site.join(&name, &name, Start::Beginning).await;
     let messages = take(&mut member, 40).await;
-    let mut came: Vec<i64> = messages
-        .iter()
-        .map(|message| message.event().unwrap())
-        .map(|event| {
-            let value: serde_json::Value = event.decode().unwrap();
-            value["n"].as_i64().unwrap()
-        })
-        .collect();
+    let mut came: Vec<i64> = messages.iter().map(number).collect();
     came.sort_unstable();
     assert!(came.into_iter().eq(5..45));
+}
+
+/// A group that Kafka knows no offset of begins with what comes from now on, unless its subscriber says otherwise; what its own
+/// relay publishes waits until it has joined.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_without_an_offset_begins_at_the_latest_message() {
+    let mut office = Office::open(fresh::sqlite().await, KafkaSite::shared()).await;
+    let old = |n: i64| Entry {
+        event: Event::of(&OrderPaid { n }).unwrap(),
+        ..entry(n, "a", 0)
+    };
+    let elsewhere = office.site.kafka.publisher(topic(&office.topic("order")), Mode::Binary);
+    let sent = deliver(&*elsewhere, &[old(1), old(2), old(3)], Ordering::Key).await;
+    assert_eq!(letters(&sent), "+++");
+    office.orders(4..=6).await;
+    start_consumer(&mut office, &Sales::default()).await;
+    office
+        .until("what is published later is counted", async || {
+            sold(&office).await == [4, 5, 6]
+        })
+        .await;
+    office.stop().await;
+}
+
+/// A group of which messages 0 to 2 are acknowledged, and then 0 to 7 are deleted. What it gets first, of 8, 9 and what comes.
+async fn first_after_loss(lost: Start) -> i64 {
+    let (mut site, name) = (KafkaSite::shared(), name());
+    let options = Options {
+        lost,
+        ..Options::new(&site.url)
+    };
+    site.kafka = Kafka::new(&options).unwrap();
+    site.create_with(&name, 1, &[]).await;
+    fill(&site, &name, 0..10).await;
+    let mut member = site.join(&name, &name, Start::Beginning).await;
+    let messages = take(&mut member, 3).await;
+    member.ack(&marks(&messages)).await.unwrap();
+    drop(member);
+    let mut deleted = TopicPartitionList::new();
+    deleted.add_partition_offset(&name, 0, Offset::Offset(8)).unwrap();
+    let admin: AdminClient<DefaultClientContext> = site.client().create().unwrap();
+    admin.delete_records(&deleted, &AdminOptions::new()).await.unwrap();
+    let mut member = site.join(&name, &name, Start::Beginning).await;
+    for n in 10.. {
+        fill(&site, &name, n..n + 1).await;
+        if let Ok(next) = tokio::time::timeout(Duration::from_millis(500), member.next(1)).await {
+            return number(&next.unwrap()[0]);
+        }
+        assert!(n < 130, "nothing came");
+    }
+    unreachable!("a group that goes on gets something")
+}
+
+#[tokio::test]
+async fn a_lost_offset_goes_on_with_what_comes_by_default() {
+    assert_eq!(Options::new("kafka://a:1").lost, Start::Head);
+    let first = first_after_loss(Start::Head).await;
+    assert!(first >= 10, "{first} was there before");
+}
+
+#[tokio::test]
+async fn a_lost_offset_goes_on_with_the_oldest_message_if_one_wants() {
+    assert_eq!(first_after_loss(Start::Beginning).await, 8);
 }

@@ -1,6 +1,7 @@
 //! The suites of brokers and destinations on a real RabbitMQ, and what only RabbitMQ does.
 
 mod alarm;
+mod foreign;
 mod group;
 mod publisher;
 mod restart;

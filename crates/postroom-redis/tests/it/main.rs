@@ -8,6 +8,7 @@
 )]
 
 mod events;
+mod foreign;
 mod lease;
 mod memory;
 mod server;

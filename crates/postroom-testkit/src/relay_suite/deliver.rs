@@ -1,5 +1,6 @@
 //! Clauses about delivery when all goes well, or the process ends in the middle.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -335,12 +336,16 @@ pub async fn a_filter_lets_only_its_types_pass(fresh: Fresh) {
 
 /// Remembers what it was given.
 #[derive(Debug, Default)]
-struct Memory(Mutex<Vec<String>>);
+struct Memory {
+    seen: Mutex<Vec<String>>,
+    largest: AtomicUsize,
+}
 
 #[async_trait]
 impl Destination for Memory {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.largest.fetch_max(batch.entries.len(), SeqCst);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let note = |entry: &&postroom::Entry| {
             entry
                 .event
@@ -366,5 +371,24 @@ pub async fn a_destination_gets_every_entry_in_order(fresh: Fresh) {
     office.emit(&pairs).await;
     office.until_settled("memory").await;
     office.stop().await;
-    assert_eq!(*memory.0.lock().unwrap_or_else(PoisonError::into_inner), notes);
+    assert_eq!(*memory.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
+}
+
+/// A batch has no more entries than its route says, and nothing between two is left out.
+pub async fn a_batch_is_no_larger_than_its_route_says(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let notes: Vec<String> = (0..95).map(|n| format!("{n:02}")).collect();
+    let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
+    office.emit(&pairs).await;
+    let memory = Arc::new(Memory::default());
+    let route = Route {
+        batch: 10,
+        ..Route::new("memory", To::Destination(Arc::<Memory>::clone(&memory)))
+    };
+    office.start(office.relay().route(route));
+    let is_whole = async || memory.seen.lock().unwrap_or_else(PoisonError::into_inner).len() >= notes.len();
+    office.until("everything has come", is_whole).await;
+    office.stop().await;
+    assert_eq!(*memory.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
+    assert_eq!(memory.largest.load(SeqCst), 10);
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use postroom::dead::Selection;
 use postroom::inspect;
 use postroom::replay::{self, Range, Replay};
-use postroom::{Filter, Job, Subscriber, clock, table};
+use postroom::{Filter, Job, Subscriber, When, clock, table};
+use sea_orm::DbBackend;
+use uuid::Uuid;
 
 use super::fixture::{Office, Scripted, noted};
 use crate::Fresh;
@@ -218,6 +220,38 @@ pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
     drop(slow);
 }
 
+/// What was handled is remembered for as long as one asks, seven days by default, and then forgotten.
+pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    let ids = office.emit(&[("a", "old"), ("a", "young")]).await;
+    office.expect("s", &["old", "young"]).await;
+    office.stop().await;
+    let week = 7 * 24 * 60 * 60;
+    for (id, age_s) in [(ids[0], week + 60), (ids[1], week - 3600)] {
+        let ago = match office.fresh.db().get_database_backend() {
+            DbBackend::Postgres => format!("clock_timestamp() - interval '{age_s} seconds'"),
+            DbBackend::MySql => format!("timestampadd(second, -{age_s}, utc_timestamp(6))"),
+            _ => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{age_s} seconds')"),
+        };
+        let table = format!("{}event_handled", office.prefix());
+        let sql = format!("update {table} set handled_at = {ago} where idempotency_key = 's:{id}'");
+        office.execute(&sql).await;
+    }
+    let mut job = Job::inbox_retention(Duration::from_secs(week));
+    job.when = When::Every(Duration::from_millis(200)); // a minute otherwise
+    office.start(office.relay().job(job));
+    let remembered = async |id: Uuid| {
+        let sql = format!("select count(*) from postroom.event_handled where idempotency_key = 's:{id}'");
+        office.number(&sql).await
+    };
+    office
+        .until("the old one is forgotten", async || remembered(ids[0]).await == 0)
+        .await;
+    assert_eq!(remembered(ids[1]).await, 1);
+    office.stop().await;
+}
+
 /// A route that nobody works can be forgotten; it no longer holds back retention. One that is worked cannot.
 pub async fn a_route_is_forgotten_when_nobody_works_it(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
@@ -318,7 +352,7 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     office.store().pulse().await.expect("pulse");
     let timeline = inspect::timeline(&*office.store(), late[0]).await.expect("timeline");
     assert_eq!(timeline.steps[0].state, "pending");
-    let unknown = inspect::timeline(&*office.store(), uuid::Uuid::now_v7())
+    let unknown = inspect::timeline(&*office.store(), Uuid::now_v7())
         .await
         .expect_err("no such event");
     assert_eq!(unknown.kind(), postroom::ErrorKind::NotFound);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result as Outcome;
-use postroom::{Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
+use postroom::{BATCH_MAX, Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
 
@@ -27,6 +27,7 @@ pub(crate) struct Route {
     pub(crate) retry: Retry,
     pub(crate) dead: Dead,
     pub(crate) start: Start,
+    pub(crate) batch: usize,
     pub(crate) shards: u32,
 }
 
@@ -84,6 +85,7 @@ impl Route {
             retry: Retry::default(),
             dead: Dead::default(),
             start: Start::default(),
+            batch: BATCH_MAX,
             shards: 1,
         }
     }
@@ -107,6 +109,7 @@ impl Route {
             retry: self.retry.clone(),
             dead: self.dead,
             start: self.start,
+            batch: self.batch,
             shards: self.shards,
             ..postroom::Route::new(&self.name, To::Destination(destination))
         })
@@ -183,6 +186,7 @@ fn read_one(section: &mut Section<'_>) -> Route {
                 value::one_of(&[("beginning", Start::Beginning), ("head", Start::Head)]),
             )
             .unwrap_or_default(),
+        batch: section.take("batch", batch).unwrap_or(default.batch),
         shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
         name,
     }
@@ -296,4 +300,9 @@ fn destination(value: &Value) -> Result<Destination, String> {
             "must be \"kafka\", \"rabbitmq\", \"redis\", \"http\", \"log\" or \"null\", not {value}"
         )),
     }
+}
+
+fn batch(value: &Value) -> Result<usize, String> {
+    let max = u32::try_from(BATCH_MAX).unwrap_or(u32::MAX);
+    value::number(1..=max)(value).map(|number| number as usize)
 }

@@ -1,7 +1,15 @@
 //! Faults with a broker on the way: relays, consumers and the broker itself are killed in turn, and the history checker finds
 //! nothing lost, invented, doubled or disordered.
+//!
+//! The faults go on for 20 s, or for as many as `POSTROOM_TEST_FAULT_SECONDS` says; what was found is printed, so that a longer
+//! run can be read: `POSTROOM_TEST_FAULT_SECONDS=60 cargo xtask test -- -p postroomd --test it broker_fault -- --nocapture`.
 
-#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test harness: what is missing has failed, and what was found is shown"
+)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,8 +27,9 @@ use postroom_testkit::{Fresh, Workload, fresh, kafka_server, rabbitmq_server, re
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How long the faults go on.
-const LENGTH: Duration = Duration::from_secs(20);
+/// How many seconds the faults go on.
+const LENGTH: &str = "POSTROOM_TEST_FAULT_SECONDS";
+const LENGTH_DEFAULT: u64 = 20;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(1500);
 
@@ -88,6 +97,14 @@ impl Victim for redis_server::RedisServer {
     }
 }
 
+fn length() -> Duration {
+    let seconds = std::env::var(LENGTH).map_or(LENGTH_DEFAULT, |text| {
+        let number = text.parse();
+        number.unwrap_or_else(|_| panic!("{LENGTH} is {text:?}; give a number of seconds"))
+    });
+    Duration::from_secs(seconds)
+}
+
 fn relay(fresh: &Fresh, prefix: &str, broker: &str) -> Process {
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_postroom")));
     command
@@ -107,6 +124,7 @@ async fn survives(fresh: Fresh, mut victim: impl Victim) {
         keys: 16,
         seed: 11,
     };
+    let (length, url) = (length(), victim.url());
     let mut run = Run {
         workload,
         reader: Reader::Own,
@@ -122,7 +140,7 @@ async fn survives(fresh: Fresh, mut victim: impl Victim) {
     let faults = async {
         let begun = tokio::time::Instant::now();
         let mut turn = 0;
-        while begun.elapsed() < LENGTH {
+        while begun.elapsed() < length {
             sleep(PAUSE).await;
             match relays.get_mut(turn % 3) {
                 Some(process) => {
@@ -139,6 +157,10 @@ async fn survives(fresh: Fresh, mut victim: impl Victim) {
     let (written, faults) = tokio::join!(run.workload.run(&db, &stop), Box::pin(faults));
     let tally = written.unwrap();
     let (found, history, truth) = Box::pin(run.finish(&*fresh, &CancellationToken::new())).await.unwrap();
+    println!(
+        "{} s through {url}, {faults} faults: {tally:?}, {found:?}",
+        length.as_secs()
+    );
     let lines = history.explain(&truth, 5);
     assert!(
         found.is_exact() && found.events > 100,
