@@ -7,7 +7,6 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
-use postroom::table;
 use postroom_host::{Body, Host, Problem};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -248,7 +247,7 @@ async fn place_order(
 
 async fn show_order(State(host): State<Host>, Path(order_id): Path<String>) -> Result<Json<Receipt>, Problem> {
     let order_id = number(&order_id, "order")?;
-    let tx = table::begin(host.store.db()).await?;
+    let tx = host.begin().await?;
     let order = tables::order(&tx, order_id).await?;
     tx.commit().await.map_err(postroom::Error::from)?;
     Ok(Json(order.ok_or(Refusal::UnknownOrder(order_id))?.into()))

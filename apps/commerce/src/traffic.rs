@@ -29,7 +29,7 @@ async fn visit(outbox: Arc<dyn Outbox>, number: i64) -> Result<u64> {
         stray_payment(db, -number).await?;
     }
     match shop(db, number).await {
-        Ok(()) | Err(Failure::Refused(Refusal::OutOfStock { .. } | Refusal::UnknownProduct(_))) => Ok(1),
+        Ok(()) | Err(Failure::Refused(Refusal::OutOfStock { .. })) => Ok(1),
         Err(Failure::Refused(refusal)) => {
             tracing::warn!(?refusal, "the shop does not do what its own customers want");
             Ok(0)
@@ -50,7 +50,8 @@ async fn shop(db: &DatabaseConnection, number: i64) -> Result<(), Failure> {
     handlers::view(db, product_id, user_id).await?;
     match number % 4 {
         0 => drop(handlers::like(db, product_id, user_id).await?),
-        1 if number % 8 == 5 => drop(handlers::unlike(db, product_id, user_id).await?),
+        // Whoever liked it last thinks better of it.
+        1 if number % 8 == 5 => drop(handlers::unlike(db, product_id, 1 + (number - 1) % 7).await?),
         1 => {}
         _ => {
             let order = handlers::place_order(db, user_id, &[(product_id, 1 + number % 2)]).await?;
@@ -79,4 +80,33 @@ async fn stray_payment(db: &DatabaseConnection, order_id: i64) -> Result<()> {
     events::emit(&tx, vec![paid]).await?;
     tx.commit().await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use postroom::{Event, Position};
+    use postroom_testkit::fresh;
+
+    use super::*;
+    use crate::events::OrderPaidEventV1;
+
+    #[tokio::test]
+    async fn a_day_has_sales_refusals_and_stray_payments() {
+        let fresh = fresh::sqlite().await;
+        crate::module().migrate(&*fresh).await.unwrap();
+        for number in 0..80 {
+            assert_eq!(visit(fresh.store() as _, number).await.unwrap(), 1, "visit {number}");
+        }
+        let page = fresh.read(Position::START, 1000).await.unwrap();
+        let count = |kind: &str| {
+            let kinds = page.entries.iter().map(|entry| entry.event.event_type.as_str());
+            kinds.filter(|one| *one == format!("loopers.{kind}.v1")).count()
+        };
+        assert_eq!(count("product.viewed"), 80);
+        assert_eq!(count("stock.depleted"), 4, "of every product the last one is sold");
+        assert_eq!((count("like.created"), count("like.canceled")), (20, 10));
+        let paid = |event: &Event| event.decode::<OrderPaidEventV1>().is_ok_and(|paid| paid.order_id < 0);
+        let stray = page.entries.iter().filter(|entry| paid(&entry.event)).count();
+        assert_eq!(stray, 2);
+    }
 }

@@ -288,9 +288,10 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, row: &Parked) 
 /// Says of an entry that has failed when it is tried again.
 fn tell(route: &str, row: &Parked) {
     if row.state == Parking::Retry {
+        let after_ms = u64::try_from(row.delay.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
             route, event = %row.entry.event.id, r#type = %row.entry.event.event_type, attempts = row.attempts,
-            after_ms = row.delay.as_millis(), error = row.error, "entry failed and is tried again"
+            after_ms, error = row.error, "entry failed and is tried again"
         );
     }
 }

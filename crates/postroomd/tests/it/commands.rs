@@ -153,13 +153,10 @@ async fn why_tells_the_way_of_an_event() {
     let timeline = place.json(&["why", &id]).await;
     assert_eq!(timeline["entry"]["id"], id.as_str());
     let steps = timeline["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 2);
-    assert!(
-        steps
-            .iter()
-            .all(|step| step["state"] == "passed" && step["handled_at"].is_string()),
-        "{timeline}"
-    );
+    assert!(steps.iter().all(|step| step["state"] == "passed"), "{timeline}");
+    let handled = steps.iter().filter(|step| step["handled_at"].is_string());
+    let handled: Vec<&str> = handled.filter_map(|step| step["route"].as_str()).collect();
+    assert_eq!(handled, ["hello-flaky", "hello-receipts"], "{timeline}");
     relay.stop().await;
     assert_eq!(place.ok(&["why"]).await, "nothing holds anything up\n");
 }
