@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{Ordering, Verdict, clock, inspect};
+use postroom::{HOPS_MAX, Ordering, Verdict, clock, inspect};
 use postroom_testkit::fresh;
 use serde_json::json;
 use umbra::Umbra;
@@ -187,6 +187,28 @@ async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
     let count = |event: &str| events.iter().filter(|one| *one == event).count();
     assert_eq!((count("PaymentSucceeded"), count("PaymentFailed")), (1, 3));
     assert_eq!(site.cards.charges().len(), 2);
+    site.stage.close().await;
+}
+
+/// Each renewal follows from the one before, and still they are no chain of events that cause each other.
+#[tokio::test]
+async fn a_subscription_that_renews_itself_for_years_is_no_loop() {
+    let site = Site::with(fresh::sqlite().await, |umbra| {
+        umbra.pace.period = Duration::from_millis(1);
+    })
+    .await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    let id = site.subscription("g1", &ada).await;
+    site.until(&format!("/audit/subscription/{id}"), |records| {
+        records.as_array().unwrap().len() > usize::try_from(HOPS_MAX).unwrap() + 2
+    })
+    .await;
+    site.post(
+        &format!("/subscriptions/{id}/cancel"),
+        json!({ "cancel_at_period_end": false }),
+    )
+    .await;
     site.stage.close().await;
 }
 

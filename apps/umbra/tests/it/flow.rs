@@ -5,6 +5,7 @@ use std::time::Duration;
 use postroom_testkit::Fresh;
 use serde_json::json;
 
+use crate::repeat::replaying_changes_nothing;
 use crate::site::{Site, text};
 
 on_each_database! {
@@ -55,6 +56,7 @@ async fn first_subscription(fresh: Fresh) {
     );
     let charges = site.cards.charges();
     assert_eq!((charges.len(), charges[0].amount), (1, 9_900));
+    replaying_changes_nothing(&site).await;
     site.stage.close().await;
 }
 
@@ -109,6 +111,7 @@ async fn failed_payments(fresh: Fresh) {
         "nothing was charged but the first period"
     );
     assert_eq!(site.cards.asked(), 5, "each failure is an attempt of its own");
+    replaying_changes_nothing(&site).await;
     site.stage.close().await;
 }
 
@@ -156,5 +159,6 @@ async fn bot_kicked(fresh: Fresh) {
     site.subscription("g1", &ada).await;
     site.until("/guilds/g1/license", |license| license["plan_code"] == "pro")
         .await;
+    replaying_changes_nothing(&site).await;
     site.stage.close().await;
 }
