@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Filter, Mode, Relay, Route, Start, Subscriber, To, Topic};
+use postroom::{Broker, Filter, Mode, Relay, Retry, Route, Start, Subscriber, To, Topic};
 
 use crate::module::Module;
 
@@ -60,6 +60,10 @@ pub fn join_through(
     let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
     let published = topics.published(|event| subscribers().any(|subscriber| subscriber.filter.matches(event)));
     let brings = Filter::any_of(published.iter().flat_map(|(_, events)| events.iter().copied()));
+    let retries: Vec<(Topic, Retry)> = modules
+        .iter()
+        .map(|one| (one.topic.clone(), one.retry.clone()))
+        .collect();
     for module in modules {
         relay = feed(module, relay, broker, &brings, topics);
     }
@@ -68,8 +72,13 @@ pub fn join_through(
             true => format!("to-{name}"),
             false => format!("to-{name}-{topic}"),
         };
+        let retry = retries
+            .iter()
+            .find(|(of, _)| *of == topic)
+            .map(|(_, retry)| retry.clone());
         relay = relay.route(Route {
             filter: Filter::any_of(events),
+            retry: retry.unwrap_or_default(),
             awaits: groups.clone(),
             start: if from_head { Start::Head } else { Start::Beginning },
             ..Route::new(route, To::Destination(broker.publisher(topic, Mode::default())))

@@ -89,6 +89,7 @@ impl Up {
 fn modules(config: &Config) -> Vec<Module> {
     let add_traffic = |module: Module| match module.name {
         "hello" => module.job(hello::traffic()),
+        "ledger" => module.job(ledger::traffic()),
         _ => module,
     };
     module::enabled(config).into_iter().map(add_traffic).collect()

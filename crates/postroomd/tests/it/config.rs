@@ -25,3 +25,18 @@ async fn a_file_is_checked() {
         "every command checks it"
     );
 }
+
+#[tokio::test]
+async fn every_profile_is_accepted() {
+    let profiles = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/profiles");
+    let mut checked = 0;
+    for profile in std::fs::read_dir(profiles).unwrap() {
+        let file = profile.unwrap().path();
+        let said = Place::new()
+            .ok(&["--config", &file.display().to_string(), "config", "check"])
+            .await;
+        assert!(said.starts_with("no mistakes"), "{}: {said}", file.display());
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
