@@ -43,6 +43,7 @@ pub fn module() -> Module {
         .event::<LedgerPosted>()
         .event::<LedgerReversed>()
         .topic(TOPIC.parse().unwrap_or_default())
+        .retry(retry())
         // An event carries the balance and its number: the newest one wins, however often and late others come.
         .subscriber(subscriber(balances, handlers::show_balance, Idempotency::Upsert))
         // Adding up is not repeatable. An event's id follows from its transaction, so the inbox counts transactions.
@@ -55,16 +56,20 @@ pub fn module() -> Module {
         .routes(http::routes())
 }
 
-/// Five attempts, two seconds apart, then an operator decides.
 fn subscriber(group: &str, handler: impl Handler + 'static, idempotency: Idempotency) -> Subscriber {
     let mut subscriber = Subscriber::new(group, "ledger.transaction.**", handler);
     subscriber.idempotency = idempotency;
-    subscriber.retry = Retry {
+    subscriber.retry = retry();
+    subscriber
+}
+
+/// Five attempts, two seconds apart, then an operator decides.
+fn retry() -> Retry {
+    Retry {
         delays: Delays::Fixed(Duration::from_secs(2)),
         attempts_max: Some(5),
         age_max: None,
-    };
-    subscriber
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! A module: what an application or a product feature brings to a host.
 
 use axum::Router;
-use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Subscriber, Topic, migration};
+use postroom::{
+    DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Retry, Subscriber, Topic, migration,
+};
 use schemars::JsonSchema;
 
 use crate::host::Host;
@@ -39,6 +41,8 @@ pub struct Module {
     pub naming: Naming,
     /// Where they belong on a broker.
     pub topic: Topic,
+    /// What happens to those that the broker refuses. One that is away refuses nothing: it is waited for.
+    pub retry: Retry,
     /// Who listens to what.
     pub subscribers: Vec<Subscriber>,
     /// Its HTTP routes, with their full paths.
@@ -56,6 +60,7 @@ impl Module {
             events: Vec::new(),
             naming: Naming::default(),
             topic: Topic::default(),
+            retry: Retry::default(),
             subscribers: Vec::new(),
             routes: Router::new(),
             jobs: Vec::new(),
@@ -87,6 +92,13 @@ impl Module {
     #[must_use]
     pub fn topic(mut self, topic: Topic) -> Self {
         self.topic = topic;
+        self
+    }
+
+    /// Says when to give up publishing an event that the broker refuses.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
         self
     }
 

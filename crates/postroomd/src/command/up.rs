@@ -89,6 +89,7 @@ impl Up {
 fn modules(config: &Config, is_demo: bool) -> Vec<Module> {
     let add_traffic = |module: Module| match module.name {
         "hello" => module.job(hello::traffic()),
+        "ledger" if is_demo => module.job(ledger::traffic()),
         "commerce" if is_demo => module.job(commerce::traffic()),
         "umbra" if is_demo => umbra::demo(),
         _ => module,
