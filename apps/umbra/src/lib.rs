@@ -13,7 +13,6 @@ mod http;
 pub mod identity;
 pub mod licensing;
 pub mod member;
-pub mod naming;
 pub mod notification;
 mod plan;
 pub mod recovery;
@@ -24,7 +23,7 @@ mod traffic;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Delays, DomainEvent, Filter, Handler, Idempotency, Job, Ordering, Retry, Subscriber};
+use postroom::{Delays, DomainEvent, Filter, Handler, Idempotency, Job, Naming, Ordering, Retry, Subscriber};
 use postroom_host::Module;
 
 use billing::card::CardApi;
@@ -89,7 +88,11 @@ pub fn demo() -> Module {
 impl Umbra {
     /// The module.
     pub fn module(self) -> Module {
-        let module = Module::new("umbra").tables(tables()).routes(self.routes());
+        let module = Module::new("umbra")
+            .naming(Naming::PastTense)
+            .topic("umbra-events".parse().unwrap_or_default())
+            .tables(tables())
+            .routes(self.routes());
         let module = declare(module);
         self.subscribers().into_iter().fold(module, Module::subscriber)
     }

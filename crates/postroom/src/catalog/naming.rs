@@ -8,6 +8,9 @@ const IRREGULAR: [&str; 24] = [
     "Made", "Met", "Paid", "Put", "Read", "Sent", "Set", "Sold", "Taken", "Won", "Written",
 ];
 
+/// Words that end in `ed` and are no verbs.
+const NO_VERB: [&str; 9] = ["Bed", "Breed", "Embed", "Feed", "Need", "Red", "Seed", "Shed", "Speed"];
+
 /// A rule for the names of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,11 +60,8 @@ fn is_dotted(name: &str) -> bool {
 fn is_past_tense(name: &str) -> bool {
     let is_pascal =
         name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric());
-    let verbs = words(name).skip(1); // something has happened to something: the verb is never first
-    is_pascal
-        && verbs
-            .into_iter()
-            .any(|word| word.ends_with("ed") || IRREGULAR.contains(&word))
+    let is_verb = |word: &str| IRREGULAR.contains(&word) || (word.ends_with("ed") && !NO_VERB.contains(&word));
+    is_pascal && words(name).skip(1).any(is_verb) // something has happened to something: the verb is never first
 }
 
 /// `PaymentFailedFinal` → `Payment`, `Failed`, `Final`.
@@ -111,6 +111,7 @@ mod tests {
             ],
             &[
                 "PaymentSuccess",
+                "PaymentFeed",
                 "paymentSucceeded",
                 "Payment_Succeeded",
                 "Succeeded",
