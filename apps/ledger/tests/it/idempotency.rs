@@ -1,6 +1,10 @@
 //! One effect for each idempotency key.
 
-#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use futures::future::join_all;
 use postroom_testkit::Fresh;

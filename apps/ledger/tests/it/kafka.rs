@@ -1,6 +1,10 @@
 //! Through Kafka: the same ledger, and what others see in its topic.
 
-#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -184,15 +184,11 @@ async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dy
     }
     books::settle(&fresh).await;
     compare(&fresh, &answers).await;
-    println!(
+    let tally = format!(
         "{} transactions posted, {refused} refused, {killed} kills",
         answers.len()
     );
-    assert!(
-        answers.len() > ACCOUNTS + 50,
-        "{} posted, {killed} kills",
-        answers.len()
-    );
+    assert!(answers.len() > ACCOUNTS + 50, "{tally}");
     stage.close().await;
 }
 

@@ -81,6 +81,13 @@ async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
     let repeated = (4, "repeated".to_owned(), false);
     let all = [missing(2, false), missing(3, true), repeated];
     until("4 came twice", || async { anomalies().await == all }).await;
+    tell(2).await;
+    until("the read model has had all of them", || async {
+        let status = inspect::status(&*world.fresh).await.unwrap();
+        let mut balances = status.routes.iter().filter(|route| route.route == "ledger-balances");
+        balances.any(|route| route.delivered == 5)
+    })
+    .await;
     let balance = world.client.look(&format!("/ledger/balances/{account}")).await;
     assert_eq!(
         balance["sequence_number"], 4,

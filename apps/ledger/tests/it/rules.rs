@@ -94,110 +94,38 @@ async fn money_moves_and_the_books_balance(fresh: Fresh) {
     world.close().await;
 }
 
+/// A request that is refused: where it goes, what it says, and the answer.
+type Bad = (String, Value, u16, &'static str);
+
 /// Everything that can be wrong with a request, and the code that says so.
 async fn every_bad_request_has_its_code(fresh: Fresh) {
     let world = World::on(fresh);
     let ledger = &world.client;
-    let (ada, bob, usd) = (
-        ledger.open("ada", "KRW").await,
-        ledger.open("bob", "KRW").await,
-        ledger.open("bob", "USD").await,
-    );
-    let eve = ledger.open("eve", "KRW").await;
-    let deposit = ledger.deposit(&ada, 100).await.created();
-    let nobody = "00000000-0000-7000-8000-000000000000";
-    let won = |amount: i64| json!({ "amount": amount, "currency": "KRW" });
-    let transfer =
-        |from: &str, to: &str, amount: i64| json!({ "from": from, "to": to, "amount": amount, "currency": "KRW" });
-    let account =
-        |owner: &str, name: &str, currency: &str| json!({ "owner": owner, "name": name, "currency": currency });
-    let deposits = format!("/ledger/accounts/{ada}/deposits");
-    let withdrawals = format!("/ledger/accounts/{ada}/withdrawals");
+    let [ada, bob, eve] = [
+        &ledger.open("ada", "KRW").await,
+        &ledger.open("bob", "KRW").await,
+        &ledger.open("eve", "KRW").await,
+    ];
+    let usd = &ledger.open("bob", "USD").await;
+    let deposit = ledger.deposit(ada, 100).await.created();
     let reversal = format!("/ledger/transactions/{}/reversal", id(&deposit));
     let taken_back = ledger.post(&reversal, &json!({})).await.created();
-    let again = format!("/ledger/transactions/{}/reversal", id(&taken_back));
-    ledger.deposit(&ada, i64::MAX).await.created();
-    let rich = format!("/ledger/accounts/{bob}/deposits");
-    for (path, body, status, code) in [
-        (deposits.as_str(), won(-1), 422, "negative_amount"),
-        (&deposits, won(0), 422, "zero_amount"),
-        (&deposits, won(1), 422, "overflow"),
-        (&rich, won(2), 422, "overflow"), // of the clearing account
-        (&deposits, json!({ "amount": 1.5, "currency": "KRW" }), 422, "invalid"),
-        (&deposits, json!({ "amount": "1", "currency": "KRW" }), 422, "invalid"),
-        (
-            &deposits,
-            json!({ "amount": 9_223_372_036_854_775_808_u64, "currency": "KRW" }),
-            422,
-            "invalid",
-        ),
-        (&deposits, json!({ "amount": 1 }), 422, "invalid"),
-        (
-            &deposits,
-            json!({ "amount": 1, "currency": "KRW", "memo": "x" }),
-            422,
-            "invalid",
-        ),
-        (
-            &deposits,
-            json!({ "amount": 1, "currency": "krw" }),
-            422,
-            "unknown_currency",
-        ),
-        (
-            &deposits,
-            json!({ "amount": 1, "currency": "USD" }),
-            422,
-            "currency_mismatch",
-        ),
-        ("/ledger/accounts/nobody/deposits", won(1), 404, "unknown_account"),
-        ("/ledger/accounts/clearing-KRW/deposits", won(1), 404, "unknown_account"),
-        (
-            &format!("/ledger/accounts/{nobody}/withdrawals"),
-            won(1),
-            404,
-            "unknown_account",
-        ),
-        (&format!("/ledger/accounts/{bob}/withdrawals"), won(1), 422, "overdraft"),
-        (&withdrawals, won(-1), 422, "negative_amount"),
-        ("/ledger/transfers", transfer(&ada, &ada, 1), 422, "same_account"),
-        ("/ledger/transfers", transfer(&ada, nobody, 1), 404, "unknown_account"),
-        ("/ledger/transfers", transfer(nobody, &ada, 1), 404, "unknown_account"),
-        ("/ledger/transfers", transfer(&ada, &usd, 1), 422, "currency_mismatch"),
-        ("/ledger/transfers", transfer(&bob, &eve, 1), 422, "overdraft"),
-        (
-            "/ledger/transfers",
-            transfer(&ada, "clearing-KRW", 1),
-            404,
-            "unknown_account",
-        ),
-        (&reversal, json!({}), 409, "reversed_twice"),
-        (&again, json!({}), 422, "not_reversible"),
-        (
-            "/ledger/transactions/no-id/reversal",
-            json!({}),
-            404,
-            "unknown_transaction",
-        ),
-        (
-            &format!("/ledger/transactions/{nobody}/reversal"),
-            json!({}),
-            404,
-            "unknown_transaction",
-        ),
-        ("/ledger/accounts", account("Ada", "n", "KRW"), 422, "bad_text"),
-        ("/ledger/accounts", account("ada", " ", "KRW"), 422, "bad_text"),
-        ("/ledger/accounts", account("ada", "n", "XYZ"), 422, "unknown_currency"),
-    ] {
-        let answer = ledger.post(path, &body).await;
+    ledger.deposit(ada, i64::MAX).await.created();
+    let mut bad = bad_amounts(ada);
+    bad.extend(bad_accounts(ada, bob));
+    bad.extend(bad_transfers([ada, bob, eve, usd]));
+    bad.extend(bad_reversals(id(&deposit), id(&taken_back)));
+    for (path, body, status, code) in bad {
+        let answer = ledger.post(&path, &body).await;
         assert_eq!((answer.status, answer.code()), (status, code), "{path} {body}");
     }
+    let deposits = format!("/ledger/accounts/{ada}/deposits");
     assert_eq!(ledger.must("POST", &deposits, Some("k"), "{").await.code(), "malformed");
     for (path, code) in [
-        (format!("/ledger/accounts/{nobody}"), "unknown_account"),
-        (format!("/ledger/accounts/{nobody}/entries"), "unknown_account"),
-        (format!("/ledger/transactions/{nobody}"), "unknown_transaction"),
-        (format!("/ledger/balances/{nobody}"), "unknown_account"),
+        (format!("/ledger/accounts/{NOBODY}"), "unknown_account"),
+        (format!("/ledger/accounts/{NOBODY}/entries"), "unknown_account"),
+        (format!("/ledger/transactions/{NOBODY}"), "unknown_transaction"),
+        (format!("/ledger/balances/{NOBODY}"), "unknown_account"),
         (format!("/ledger/accounts/{ada}/entries?after=x"), "invalid"),
         ("/ledger/events?state=LOST".to_owned(), "invalid"),
     ] {
@@ -205,6 +133,77 @@ async fn every_bad_request_has_its_code(fresh: Fresh) {
     }
     books::balance(&*world.fresh).await;
     world.close().await;
+}
+
+const NOBODY: &str = "00000000-0000-7000-8000-000000000000";
+
+fn won(amount: i64) -> Value {
+    json!({ "amount": amount, "currency": "KRW" })
+}
+
+fn bad_amounts(full: &str) -> Vec<Bad> {
+    let deposit = |body: Value, code| (format!("/ledger/accounts/{full}/deposits"), body, 422, code);
+    vec![
+        deposit(won(-1), "negative_amount"),
+        deposit(won(0), "zero_amount"),
+        deposit(won(1), "overflow"),
+        deposit(json!({ "amount": 1.5, "currency": "KRW" }), "invalid"),
+        deposit(json!({ "amount": "1", "currency": "KRW" }), "invalid"),
+        deposit(
+            json!({ "amount": 9_223_372_036_854_775_808_u64, "currency": "KRW" }),
+            "invalid",
+        ),
+        deposit(json!({ "amount": 1 }), "invalid"),
+        deposit(json!({ "amount": 1, "currency": "KRW", "memo": "x" }), "invalid"),
+        deposit(json!({ "amount": 1, "currency": "krw" }), "unknown_currency"),
+        deposit(json!({ "amount": 1, "currency": "USD" }), "currency_mismatch"),
+    ]
+}
+
+fn bad_accounts(full: &str, empty: &str) -> Vec<Bad> {
+    let open = |owner: &str, name: &str, currency: &str, code| {
+        let body = json!({ "owner": owner, "name": name, "currency": currency });
+        ("/ledger/accounts".to_owned(), body, 422, code)
+    };
+    let to = |account: &str, what: &str, amount, status, code| {
+        (format!("/ledger/accounts/{account}/{what}"), won(amount), status, code)
+    };
+    vec![
+        open("Ada", "n", "KRW", "bad_text"),
+        open("ada", " ", "KRW", "bad_text"),
+        open("ada", "n", "XYZ", "unknown_currency"),
+        to("nobody", "deposits", 1, 404, "unknown_account"),
+        to("clearing-KRW", "deposits", 1, 404, "unknown_account"),
+        to(NOBODY, "withdrawals", 1, 404, "unknown_account"),
+        to(empty, "withdrawals", 1, 422, "overdraft"),
+        to(empty, "deposits", 2, 422, "overflow"), // of the clearing account
+        to(full, "withdrawals", -1, 422, "negative_amount"),
+    ]
+}
+
+fn bad_transfers([full, empty, other, usd]: [&String; 4]) -> Vec<Bad> {
+    let transfer = |from: &str, to: &str, status, code| {
+        let body = json!({ "from": from, "to": to, "amount": 1, "currency": "KRW" });
+        ("/ledger/transfers".to_owned(), body, status, code)
+    };
+    vec![
+        transfer(full, full, 422, "same_account"),
+        transfer(full, NOBODY, 404, "unknown_account"),
+        transfer(NOBODY, full, 404, "unknown_account"),
+        transfer(full, "clearing-KRW", 404, "unknown_account"),
+        transfer(full, usd, 422, "currency_mismatch"),
+        transfer(empty, other, 422, "overdraft"),
+    ]
+}
+
+fn bad_reversals(reversed: &str, reversal: &str) -> Vec<Bad> {
+    let reverse = |id: &str, status, code| (format!("/ledger/transactions/{id}/reversal"), json!({}), status, code);
+    vec![
+        reverse(reversed, 409, "reversed_twice"),
+        reverse(reversal, 422, "not_reversible"),
+        reverse("no-id", 404, "unknown_transaction"),
+        reverse(NOBODY, 404, "unknown_transaction"),
+    ]
 }
 
 /// A transfer whose second account refuses has not touched the first.

@@ -1,6 +1,10 @@
 //! A ledger at work: a fresh store, a broker or none, and a stage that can be killed and set up again.
 
-#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test harness: what is missing has failed"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
