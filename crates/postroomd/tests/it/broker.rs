@@ -9,7 +9,7 @@
 
 use crate::harness::Place;
 
-fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!("{name} is not set; run `cargo xtask test`, or `eval \"$(cargo xtask services up)\"`")
     })
