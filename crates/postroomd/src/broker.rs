@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use postroom::{Broker, Destination, Mode, Prefixed, Topic};
 use postroom_kafka::{Kafka, TopicSpec};
 
@@ -132,6 +132,21 @@ impl BrokerAddress {
         };
         *url = Some(self.url.clone());
         brokers
+    }
+
+    /// For one route that publishes in transactions under this id.
+    pub(crate) fn open_transactional(&self, id: &str) -> Result<Arc<dyn Broker>> {
+        ensure!(
+            self.kind == BrokerKind::Kafka,
+            "{} has no transactions; Kafka has",
+            self.kind
+        );
+        let kafka = Kafka::new(&postroom_kafka::Options::new(self.secret()))?;
+        Ok(Arc::new(kafka.transactional(id)))
+    }
+
+    pub(crate) fn kind(&self) -> BrokerKind {
+        self.kind
     }
 
     /// Makes a topic of three partitions, on a broker that has such.

@@ -1,7 +1,7 @@
 //! `postroom bench`: measures on your own machine and database what the documentation promises.
 //!
 //! Every number stands beside what limits it, taken in the same run. A bench writes tables `bench_*`, events
-//! `postroom.bench.*` and routes `bench-*`, and removes them in the end.
+//! `postroom.bench.*` and routes `bench-*`, on a broker a topic `postroom-bench-*`, and removes them in the end.
 
 mod backlog;
 mod cpu;
@@ -11,11 +11,15 @@ mod idle;
 mod limit;
 mod native;
 mod paid;
+mod plain;
+mod publish;
 mod receiver;
 mod relay;
+mod running;
 mod site;
-mod steady;
+mod stage;
 mod tally;
+mod writers;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -24,6 +28,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
+use crate::broker::BrokerAddress;
 use crate::signal::Signals;
 use crate::store::StoreUrl;
 use figure::{Outcome, Setting};
@@ -57,7 +62,11 @@ impl Bench {
     /// Measures in the store that was named, and in no other.
     pub(crate) async fn run(self, store: Option<&StoreUrl>) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let site = Arc::new(Site::open(store, self.force).await?);
+        let mut site = Site::open(store, self.force).await?;
+        if let Some((broker, is_transactional)) = self.what.broker() {
+            site = site.with_stage(broker, is_transactional).await?;
+        }
+        let site = Arc::new(site);
         let on = Setting::of(&site, &self.what.flags()).await?;
         let measured = signals.unless(self.what.measure(Arc::clone(&site))).await;
         progress("");
@@ -80,6 +89,14 @@ impl What {
         }
     }
 
+    /// The broker it publishes to, if any, and whether in transactions.
+    fn broker(&self) -> Option<(&BrokerAddress, bool)> {
+        match self {
+            Self::Relay(bench) => bench.broker(),
+            Self::Emit(_) | Self::Backlog(_) | Self::Idle(_) => None,
+        }
+    }
+
     /// Measures in a task: what runs outside of one is woken through another thread, for every answer of the database.
     async fn measure(self, site: Arc<Site>) -> Result<Outcome> {
         let mut task = JoinSet::new();
@@ -92,7 +109,7 @@ impl What {
 
     async fn run(&self, site: &Site) -> Result<Outcome> {
         match self {
-            Self::Relay(bench) => bench.run(site).await?.outcome(),
+            Self::Relay(bench) => bench.outcome(site).await,
             Self::Emit(bench) => bench.run(site).await?.outcome(),
             Self::Backlog(bench) => bench.run(site).await?.outcome(),
             Self::Idle(bench) => bench.run(site).await?.outcome(),

@@ -5,14 +5,14 @@ use serde_json::Value;
 use crate::harness::Place;
 
 /// Every one of these is a number above zero.
-fn are_positive(document: &Value, keys: &[&str]) {
+pub(crate) fn are_positive(document: &Value, keys: &[&str]) {
     for key in keys {
         let value = document[key].as_f64();
         assert!(value.is_some_and(|value| value > 0.0), "{key} in {document}");
     }
 }
 
-fn are_numbers(document: &Value, keys: &[&str]) {
+pub(crate) fn are_numbers(document: &Value, keys: &[&str]) {
     for key in keys {
         assert!(document[key].is_number(), "{key} in {document}");
     }

@@ -1,6 +1,7 @@
 //! The built binary, as people use it: on a store in a folder of its own, with real signals and a real port.
 
 mod bench;
+mod bench_broker;
 mod broker;
 mod broker_fault;
 mod catalog;

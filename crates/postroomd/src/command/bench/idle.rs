@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::command::bench::cpu::{self, Cpu};
 use crate::command::bench::figure::{Figure, Outcome};
 use crate::command::bench::progress;
-use crate::command::bench::relay::Running;
+use crate::command::bench::running::Running;
 use crate::command::bench::site::Site;
 use crate::store::Kind;
 

@@ -1,15 +1,17 @@
-//! What the relay delivers to: a subscriber with an effect in the database, or a destination that accepts everything.
+//! What the relay delivers to: a subscriber with an effect in the database, a destination that accepts everything, a broker.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use clap::ValueEnum;
 use postroom::{
     Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, Receipt, Route, Start, Subscriber,
     To,
 };
 use sea_orm::{ConnectionTrait as _, DatabaseTransaction, Statement};
 
+use crate::broker::BrokerAddress;
 use crate::command::bench::native::{Sql, sql};
 use crate::command::bench::paid::Paid;
 use crate::command::bench::tally::Tally;
@@ -21,13 +23,52 @@ pub(super) const ROUTE: &str = "bench-relay";
 pub(super) const EFFECT: Sql = sql!("effect");
 
 /// Where the relay delivers to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// Something in this process.
+    Here(Receiver),
+    /// A topic of a broker.
+    Broker(BrokerAddress),
+}
+
+/// What takes events in this process.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Receiver {
-    /// A handler that inserts a row for each event
-    #[default]
+    /// A handler that inserts a row for each event.
     Subscriber,
-    /// A destination that accepts everything and does nothing
+    /// A destination that accepts everything and does nothing.
     Null,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Here(Receiver::Subscriber)
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "subscriber" => Ok(Self::Here(Receiver::Subscriber)),
+            "null" => Ok(Self::Here(Receiver::Null)),
+            address => {
+                let broker = address.parse().map(Self::Broker);
+                broker.map_err(|error| format!("name subscriber, null or a broker, whose address {error}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(Receiver::Subscriber) => f.write_str("subscriber"),
+            Self::Here(Receiver::Null) => f.write_str("null"),
+            Self::Broker(address) => address.fmt(f),
+        }
+    }
 }
 
 impl Receiver {

@@ -2,48 +2,51 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use postroom::{Event, Outbox, Relay, inspect};
+use postroom::Event;
 use serde::Serialize;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+use crate::broker::BrokerAddress;
 
 use crate::command::bench::figure::{Figure, Outcome, percentile};
 use crate::command::bench::limit::Limit;
 use crate::command::bench::paid;
 use crate::command::bench::progress;
-use crate::command::bench::receiver::{ROUTE, Receiver};
+use crate::command::bench::publish;
+use crate::command::bench::receiver::{Receiver, Target};
+use crate::command::bench::running::{Running, register};
 use crate::command::bench::site::Site;
-use crate::command::bench::steady::{Steady, Written};
 use crate::command::bench::tally::Tally;
+use crate::command::bench::writers::{Writers, Written};
 
 /// Events of one transaction while the backlog is written.
 const BATCH: usize = 1_000;
 /// This part of the steady events, the first, is not counted: connections and plans are made then.
 const WARM_UP: f64 = 0.1;
-/// How long a relay may take to register its route.
-const REGISTER_MAX: Duration = Duration::from_secs(30);
 
 /// How fast a backlog is delivered, and how soon a single event
 #[derive(Debug, Args)]
 pub(super) struct RelayBench {
-    /// Where to
-    #[arg(long, value_enum, default_value_t)]
-    to: Receiver,
+    /// Where to: `subscriber`, a handler that inserts a row for each event; `null`, which accepts everything; or a broker,
+    /// kafka://…, amqp://… or redis://…, where a topic of the bench's own is made and removed
+    #[arg(long, default_value_t)]
+    to: Target,
+    /// To Kafka in transactions, one per page, instead of idempotently
+    #[arg(long)]
+    transactional: bool,
     /// How many events the backlog has
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..))]
-    events: u32,
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    pub(super) events: u32,
     /// Events per second while latency is measured, each in a transaction of its own
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    rate: u32,
+    pub(super) rate: u32,
     /// For how long latency is measured
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
+    pub(super) seconds: u32,
 }
 
 /// What came out.
@@ -63,28 +66,43 @@ pub(super) struct RelayResult {
 impl RelayBench {
     /// The flags that repeat this run.
     pub(super) fn flags(&self) -> String {
-        let to = match self.to {
-            Receiver::Subscriber => "subscriber",
-            Receiver::Null => "null",
-        };
+        let transactional = if self.transactional { " --transactional" } else { "" };
         format!(
-            "relay --to {to} --events {} --rate {} --seconds {}",
-            self.events, self.rate, self.seconds
+            "relay --to {}{transactional} --events {} --rate {} --seconds {}",
+            self.to, self.events, self.rate, self.seconds
         )
     }
 
-    pub(super) async fn run(&self, site: &Site) -> Result<RelayResult> {
+    /// The broker it publishes to, if any, and whether in transactions.
+    pub(super) fn broker(&self) -> Option<(&BrokerAddress, bool)> {
+        match &self.to {
+            Target::Broker(address) => Some((address, self.transactional)),
+            Target::Here(_) => None,
+        }
+    }
+
+    pub(super) async fn outcome(&self, site: &Site) -> Result<Outcome> {
+        match &self.to {
+            Target::Here(receiver) => self.run(site, *receiver).await?.outcome(),
+            Target::Broker(_) => {
+                let stage = site.stage.as_ref().context("no topic was made")?;
+                publish::run(self, site, stage).await?.outcome()
+            }
+        }
+    }
+
+    async fn run(&self, site: &Site, to: Receiver) -> Result<RelayResult> {
         let tally = Arc::new(Tally::default());
         let mut limit = Limit::default();
-        self.register(site, &tally).await?;
+        register(site, to.route(site.kind(), &tally)).await?;
         let floor = site.last_id().await?; // in front of the backlog
-        let events = self.write_backlog(site).await?;
+        let events = write_backlog(site, self.events).await?;
         let (half, other_half) = events.split_at(events.len() / 2);
-        if self.to == Receiver::Subscriber {
+        if to == Receiver::Subscriber {
             limit.have_effects(site, half).await?;
         }
-        let (events_per_s, written, times) = self.deliver(site, &tally, events.len()).await?;
-        match self.to {
+        let (events_per_s, written, times) = self.deliver(site, to, &tally, events.len()).await?;
+        match to {
             Receiver::Subscriber => {
                 let effects = site.count("bench_effect").await?;
                 let expected = i64::try_from(half.len() + events.len() + written.acks.len())?;
@@ -109,56 +127,38 @@ impl RelayBench {
     async fn deliver(
         &self,
         site: &Site,
+        to: Receiver,
         tally: &Arc<Tally>,
         backlog: usize,
     ) -> Result<(f64, Written, HashMap<Uuid, Instant>)> {
         tally.expect(backlog, false);
         let begun = Instant::now();
-        let relay = Running::start(site, self.to, tally);
+        let relay = Running::start(site, to.route(site.kind(), tally));
         let events_per_s = tally.complete("delivering the backlog").await?.per_s(begun);
-        let steady = Steady::new(self.rate, self.seconds)?;
+        let steady = Writers::steady(self.rate, self.seconds)?;
         tally.expect(steady.len(), true);
         let (written, arrivals) = tokio::join!(steady.write(&site.native), tally.complete("delivering as they come"));
         relay.stop().await?;
         Ok((events_per_s, written?, arrivals?.times.unwrap_or_default()))
     }
+}
 
-    /// Makes the route known, so that it begins in front of the backlog and not at the beginning of the log.
-    async fn register(&self, site: &Site, tally: &Arc<Tally>) -> Result<()> {
-        let relay = Running::start(site, self.to, tally);
-        let known = async {
-            while !inspect::status(&*site.store)
-                .await?
-                .routes
-                .iter()
-                .any(|route| route.route == ROUTE && route.is_leased)
-            {
-                sleep(Duration::from_millis(10)).await;
-            }
-            anyhow::Ok(())
-        };
-        tokio::time::timeout(REGISTER_MAX, known)
-            .await
-            .context("the relay does not register its route")??;
-        relay.stop().await
+/// Writes so many events before anybody delivers them.
+pub(super) async fn write_backlog(site: &Site, events: u32) -> Result<Vec<Event>> {
+    let count = usize::try_from(events)?;
+    let events = paid::events(0..count)?;
+    for (at, batch) in events.chunks(BATCH).enumerate() {
+        progress(&format!("writing the backlog: {} of {count}", at * BATCH));
+        let mut tx = site.native.begin().await.context("begin a transaction")?;
+        tx.append(batch).await.context("append events")?;
+        tx.commit().await.context("commit events")?;
     }
-
-    async fn write_backlog(&self, site: &Site) -> Result<Vec<Event>> {
-        let count = usize::try_from(self.events)?;
-        let events = paid::events(0..count)?;
-        for (at, batch) in events.chunks(BATCH).enumerate() {
-            progress(&format!("writing the backlog: {} of {count}", at * BATCH));
-            let mut tx = site.native.begin().await.context("begin a transaction")?;
-            tx.append(batch).await.context("append events")?;
-            tx.commit().await.context("commit events")?;
-        }
-        Ok(events)
-    }
+    Ok(events)
 }
 
 /// Milliseconds from each commit's acknowledgement to its delivery, ascending. A delivery may come before its writer is
 /// told: that is no wait at all.
-fn waits_ms(written: &Written, times: &HashMap<Uuid, Instant>) -> Result<Vec<f64>> {
+pub(super) fn waits_ms(written: &Written, times: &HashMap<Uuid, Instant>) -> Result<Vec<f64>> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -174,37 +174,8 @@ fn waits_ms(written: &Written, times: &HashMap<Uuid, Instant>) -> Result<Vec<f64
     Ok(waits)
 }
 
-/// A relay at work.
-#[derive(Debug)]
-pub(super) struct Running {
-    tasks: JoinSet<postroom::Result<()>>,
-    stop: CancellationToken,
-}
-
-impl Running {
-    fn start(site: &Site, to: Receiver, tally: &Arc<Tally>) -> Self {
-        let store: Arc<dyn Outbox> = site.native.store();
-        Self::of(Relay::new(store).route(to.route(site.kind(), tally)))
-    }
-
-    pub(super) fn of(relay: Relay) -> Self {
-        let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(relay.run(stop.clone()));
-        Self { tasks, stop }
-    }
-
-    pub(super) async fn stop(mut self) -> Result<()> {
-        self.stop.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.context("run the relay")??;
-        }
-        Ok(())
-    }
-}
-
 impl RelayResult {
-    pub(super) fn outcome(&self) -> Result<Outcome> {
+    fn outcome(&self) -> Result<Outcome> {
         let kept = self.achieved_per_s >= 0.95 * self.asked_per_s;
         let figures = vec![
             Figure::new(

@@ -1,4 +1,5 @@
-//! Where a bench runs: the store, opened, migrated, found free of other work, and swept afterwards.
+//! Where a bench runs: the store, opened, migrated, found free of other work, and swept afterwards; and a topic of a broker, if
+//! it publishes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use sea_orm::sea_query::{Alias, Expr, ExprTrait as _, IntoTableRef as _, Query, 
 use sea_orm::{ConnectionTrait as _, QueryResult};
 use tempfile::TempDir;
 
+use crate::broker::BrokerAddress;
 use crate::command::bench::native::{Native, Sql, sql};
 use crate::command::bench::progress;
+use crate::command::bench::stage::Stage;
 use crate::store::{Kind, PLATFORM, StoreUrl};
 
 /// Every bench's event types begin so.
@@ -31,6 +34,8 @@ pub(super) struct Site {
     pub(super) url: StoreUrl,
     pub(super) native: Native,
     pub(super) store: Arc<dyn Inspect>,
+    /// A topic on a broker, if the bench publishes.
+    pub(super) stage: Option<Stage>,
     /// The store goes with it.
     folder: Option<TempDir>,
 }
@@ -52,6 +57,7 @@ impl Site {
             url,
             native,
             store,
+            stage: None,
             folder,
         };
         migration::up(site.store.db(), PLATFORM, site.store.migrations())
@@ -70,12 +76,28 @@ impl Site {
         self.folder.is_some()
     }
 
+    /// With a topic on a broker.
+    pub(super) async fn with_stage(mut self, address: &BrokerAddress, is_transactional: bool) -> Result<Self> {
+        match Stage::open(address, is_transactional).await {
+            Ok(stage) => self.stage = Some(stage),
+            Err(error) => {
+                self.close().await?;
+                return Err(error);
+            }
+        }
+        Ok(self)
+    }
+
     /// Removes whatever the bench has made.
     pub(super) async fn close(&self) -> Result<()> {
-        if self.is_temporary() {
-            return Ok(());
+        let swept = match self.is_temporary() {
+            true => Ok(()),
+            false => self.sweep().await.context("remove what the bench has made"),
+        };
+        if let Some(stage) = &self.stage {
+            stage.remove().await?;
         }
-        self.sweep().await.context("remove what the bench has made")
+        swept
     }
 
     /// Makes sure that nobody is disturbed, and makes the bench's tables.

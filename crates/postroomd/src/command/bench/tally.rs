@@ -89,6 +89,11 @@ impl Tally {
         }
     }
 
+    /// How many of the events that are expected have come.
+    pub(super) fn arrived(&self) -> usize {
+        self.lock().arrived()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Arrivals> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
