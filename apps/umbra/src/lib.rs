@@ -89,7 +89,11 @@ pub fn demo() -> Module {
 impl Umbra {
     /// The module.
     pub fn module(self) -> Module {
-        let module = Module::new("umbra").tables(tables()).routes(self.routes());
+        // One topic: on a broker, what happens to one thing stays in order with what it leads to.
+        let module = Module::new("umbra")
+            .topic("umbra-events".parse().unwrap_or_default())
+            .tables(tables())
+            .routes(self.routes());
         let module = declare(module);
         self.subscribers().into_iter().fold(module, Module::subscriber)
     }
