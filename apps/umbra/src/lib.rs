@@ -90,6 +90,7 @@ impl Umbra {
     pub fn module(self) -> Module {
         let module = Module::new("umbra")
             .naming(Naming::PastTense)
+            // One topic: on a broker, what happens to one thing stays in order with what it leads to.
             .topic("umbra-events".parse().unwrap_or_default())
             .tables(tables())
             .routes(self.routes());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postroom::dead::{self, Selection};
 use postroom::{HOPS_MAX, Ordering, Verdict, clock, inspect};
-use postroom_testkit::fresh;
+use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 use umbra::Umbra;
 use umbra::alert::Gauges;
@@ -238,9 +238,13 @@ async fn u_03_the_next_attempt_is_scheduled_a_day_later() {
     site.stage.close().await;
 }
 
-#[tokio::test]
-async fn u_08_what_fails_shows_in_the_metrics() {
-    let site = Site::open(fresh::sqlite().await).await;
+on_each_database! {
+    metrics: u_08_what_fails_shows_in_the_metrics_sqlite, u_08_what_fails_shows_in_the_metrics_postgres,
+        u_08_what_fails_shows_in_the_metrics_mariadb;
+}
+
+async fn metrics(fresh: Fresh) {
+    let site = Site::open(fresh).await;
     let ada = site.user("1001", "visa").await;
     site.guild("g1", &ada).await;
     site.quiet().await;

@@ -1,8 +1,10 @@
 //! The three flows, from the first request to the last effect, on each database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use postroom_testkit::Fresh;
+use postroom_testkit::memory_broker::MemoryBroker;
+use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 
 use crate::repeat::replaying_changes_nothing;
@@ -161,5 +163,29 @@ async fn bot_kicked(fresh: Fresh) {
         .await;
     replaying_changes_nothing(&site, &[]).await;
     replaying_changes_nothing(&site, &["BotKicked", "SubscriptionSuspended"]).await;
+    site.stage.close().await;
+}
+
+/// Examples 1 and 3 with a broker between: the same handlers, the same end.
+#[tokio::test]
+async fn the_flows_go_through_a_broker_too() {
+    let broker = Arc::new(MemoryBroker::default());
+    let site = Site::through(fresh::sqlite().await, broker).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.until("/guilds/g1/license", |license| license["plan_code"] == "pro")
+        .await;
+    site.ok("POST", "/guilds/g1/kick", json!(null)).await;
+    site.until("/guilds/g1/license", |license| license["status"] == "suspended")
+        .await;
+    site.until("/guilds/g1/subscription", |one| one["status"] == "suspended")
+        .await;
+    site.until(&format!("/users/{ada}/notices"), |notices| {
+        notices.as_array().unwrap().len() == 2
+    })
+    .await;
+    site.until("/audit/guild/g1", |records| records.as_array().unwrap().len() == 2)
+        .await;
     site.stage.close().await;
 }

@@ -34,6 +34,7 @@ mod site;
 mod archive;
 mod catalogue;
 mod contexts;
+mod demo;
 mod failure;
 mod flow;
 mod guide;

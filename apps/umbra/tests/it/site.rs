@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
-use postroom::{Delays, Retry, clock, inspect};
+use postroom::{Broker, Delays, Retry, clock, inspect};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
 use sea_orm::sea_query::{Asterisk, Query};
@@ -86,6 +86,18 @@ impl Site {
         let (mut umbra, cards, dm) = umbra();
         change(&mut umbra);
         let stage = Stage::open(fresh.store(), vec![umbra.module()], None).await;
+        Self {
+            cards,
+            dm,
+            stage,
+            fresh,
+        }
+    }
+
+    /// A site whose subscribers are fed by a broker.
+    pub(crate) async fn through(fresh: Fresh, broker: Arc<dyn Broker>) -> Self {
+        let (umbra, cards, dm) = umbra();
+        let stage = Stage::open(fresh.store(), vec![umbra.module()], Some(broker)).await;
         Self {
             cards,
             dm,
