@@ -152,11 +152,16 @@ async fn why_tells_the_way_of_an_event() {
         .await;
     let timeline = place.json(&["why", &id]).await;
     assert_eq!(timeline["entry"]["id"], id.as_str());
-    let steps = timeline["steps"].as_array().unwrap();
-    assert!(steps.iter().all(|step| step["state"] == "passed"), "{timeline}");
-    let handled = steps.iter().filter(|step| step["handled_at"].is_string());
-    let handled: Vec<&str> = handled.filter_map(|step| step["route"].as_str()).collect();
-    assert_eq!(handled, ["hello-flaky", "hello-receipts"], "{timeline}");
+    let steps = timeline["steps"].as_array().unwrap().iter();
+    let of_the_example = |step: &&Value| step["route"].as_str().is_some_and(|name| name.starts_with("hello-"));
+    let steps: Vec<&Value> = steps.filter(of_the_example).collect();
+    assert_eq!(steps.len(), 2, "{timeline}");
+    assert!(
+        steps
+            .iter()
+            .all(|step| step["state"] == "passed" && step["handled_at"].is_string()),
+        "{timeline}"
+    );
     relay.stop().await;
     assert_eq!(place.ok(&["why"]).await, "nothing holds anything up\n");
 }
