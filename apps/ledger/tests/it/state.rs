@@ -110,6 +110,10 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_events_that_wait_too_long_are_an_alert() {
     let world = World::on(fresh::sqlite().await);
+    until("the relay knows its routes", || async {
+        inspect::status(&*world.fresh).await.unwrap().routes.len() == 4
+    })
+    .await;
     for route in [
         "ledger-balances",
         "ledger-portfolios",
