@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
 
 use crate::clock::{db_now, db_now_plus};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,15 +118,18 @@ pub(crate) async fn take(tx: &DatabaseTransaction, shard: &Shard, owner: &str, t
 }
 
 /// Prolongs every lease of this owner in one statement; answers the new deadline, and for how many.
-pub(crate) async fn renew(db: &DatabaseConnection, owner: &str, ttl: Duration) -> Result<(Instant, u64)> {
+pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) -> Result<(Instant, u64)> {
     let deadline = Instant::now() + ttl;
     let mut update = Query::update();
     update
-        .table(table::named(db, Table::Cursor))
-        .value("expires_at", db_now_plus(db.get_database_backend(), ttl))
+        .table(table::named(tx, Table::Cursor))
+        .value("expires_at", db_now_plus(tx.get_database_backend(), ttl))
         .and_where(Expr::col("owner").eq(owner));
-    let renewed = table::execute_alone(db, &update, "renew leases").await?;
-    Ok((deadline, renewed))
+    let renewed = tx
+        .execute(&update)
+        .await
+        .map_err(|source| Error::db("renew leases", source))?;
+    Ok((deadline, renewed.rows_affected()))
 }
 
 /// Gives every lease of this owner back.

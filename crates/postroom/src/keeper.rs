@@ -74,12 +74,13 @@ impl Keeper {
 
     /// Renews what is ours, drops what is not any more, takes what is free.
     async fn round(&self) -> Result<()> {
-        let (deadline, renewed) = cursor::renew(self.outbox.db(), &self.owner, self.ttl).await?;
+        let tx = table::begin_own(self.outbox.db()).await?;
+        let (deadline, renewed) = cursor::renew(&tx, &self.owner, self.ttl).await?;
         if self.holds_all() && renewed == self.slots.len() as u64 {
+            tx.commit().await?;
             self.prolong(deadline);
             return Ok(());
         }
-        let tx = table::look(self.outbox.db()).await?;
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
         for holder in holders {

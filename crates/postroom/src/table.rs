@@ -8,7 +8,7 @@ use std::time::Duration;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, TableRef};
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
-    SqliteTransactionMode, StatementBuilder, TransactionOptions, TransactionTrait,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -133,23 +133,6 @@ fn limit_statement(backend: DbBackend, idle: Option<Duration>) -> Option<String>
         )),
         _ => None,
     }
-}
-
-/// Runs one statement and answers, when it is committed, how many rows it met. A statement is a transaction by itself, but
-/// behind a pooler of PostgreSQL it may commit after it has returned.
-pub(crate) async fn execute_alone(
-    db: &DatabaseConnection,
-    statement: &impl StatementBuilder,
-    doing: &'static str,
-) -> Result<u64> {
-    let failed = |source| Error::db(doing, source);
-    if db.get_database_backend() != DbBackend::Postgres {
-        return Ok(db.execute(statement).await.map_err(failed)?.rows_affected());
-    }
-    let tx = begin_own(db).await?;
-    let done = tx.execute(statement).await.map_err(failed)?;
-    tx.commit().await.map_err(failed)?;
-    Ok(done.rows_affected())
 }
 
 /// Begins a transaction that only looks: on SQLite it takes no write lock.
