@@ -63,7 +63,7 @@ impl Topics {
     fn unpublished(&self, wanted: &Filter) -> Vec<(Topic, Vec<&'static str>)> {
         let is_published = |event: &str, topic: &Topic| {
             let mut published = self.published.iter();
-            published.any(|(to, events)| to == topic && events.matches(event))
+            published.any(|(to, events)| to.of(event) == topic.of(event) && events.matches(event))
         };
         let mut unpublished: Vec<(Topic, Vec<&'static str>)> = Vec::new();
         let events = self.events.iter().filter(|(event, _)| wanted.matches(event));

@@ -50,7 +50,10 @@ async fn a_broken_promise_is_named_with_the_way_out() {
 async fn a_lock_that_is_behind_is_named() {
     let place = Place::new();
     let says = place.fails(&["catalog", "check"]).await;
-    assert!(says.contains("run `postroom catalog check --write` and commit it"), "{says}");
+    assert!(
+        says.contains("run `postroom catalog check --write` and commit it"),
+        "{says}"
+    );
 }
 
 #[tokio::test]
@@ -58,9 +61,15 @@ async fn events_are_listed_with_schema_publisher_and_subscribers() {
     let place = Place::new();
     let list = place.json(&["catalog", "list"]).await;
     let events = list["events"].as_array().unwrap();
-    let placed = events.iter().find(|event| event["name"] == "hello.order.placed.v1").unwrap();
+    let placed = events
+        .iter()
+        .find(|event| event["name"] == "hello.order.placed.v1")
+        .unwrap();
     assert_eq!(placed["publisher"], "hello");
-    assert_eq!(placed["subscribers"], serde_json::json!(["hello-receipts", "hello-flaky"]));
+    assert_eq!(
+        placed["subscribers"],
+        serde_json::json!(["hello-receipts", "hello-flaky"])
+    );
     assert_eq!(placed["schema"]["properties"]["quantity"]["type"], "integer");
     for event in events {
         assert_ne!(event["description"], "", "{} has words", event["name"]);
