@@ -164,6 +164,10 @@ mod tests {
             .clone()
             .published_by("for-others".parse().unwrap(), orders.clone());
         assert_eq!(unpublished(&elsewhere), [2, 1], "in another topic");
+        let by_name = topics
+            .clone()
+            .published_by("order-events".parse().unwrap(), orders.clone());
+        assert_eq!(unpublished(&by_name), [1, 1], "the same topic by its name");
         assert_eq!(unpublished(&topics.published_by(Topic::default(), orders)), [1, 1]);
     }
 }

@@ -171,6 +171,7 @@ fn bad_accounts(full: &str, empty: &str) -> Vec<Bad> {
     vec![
         open("Ada", "n", "KRW", "bad_text"),
         open("ada", " ", "KRW", "bad_text"),
+        open(&"a".repeat(2_000), "n", "KRW", "bad_text"),
         open("ada", "n", "XYZ", "unknown_currency"),
         to("nobody", "deposits", 1, 404, "unknown_account"),
         to("clearing-KRW", "deposits", 1, 404, "unknown_account"),
