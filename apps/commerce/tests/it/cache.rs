@@ -6,11 +6,11 @@ use std::time::Duration;
 use commerce::{LocalCache, ProductCache};
 use postroom_testkit::fresh;
 use postroom_testkit::stage::Stage;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::shop::{Shop, call};
+use crate::shop::{Shop, call, client};
 
 /// A cache forgets by itself after a minute; what takes less is the event's doing.
 const SOONER: Duration = Duration::from_secs(45);
@@ -47,7 +47,7 @@ async fn processes_that_share_a_cache_hear_of_it_together() {
     let cache: Arc<dyn ProductCache> = Arc::new(LocalCache::default());
     let open = async |store| Stage::open(store, vec![commerce::module_with(Arc::clone(&cache))], None).await;
     let (first, second) = (open(fresh.store()).await, open(fresh.second().await).await);
-    let client = Client::new();
+    let client = client();
     let at = async |stage: &Stage, method: Method, path: String, body: Value| {
         let (status, answer) = call(&client, &stage.url, method, &path, body).await;
         assert!(status < 300, "{path}: {answer}");

@@ -8,7 +8,7 @@ use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::shop::{PATIENCE, Shop};
+use crate::shop::{PATIENCE, Shop, client};
 
 on_every_way! {
     c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once_when_it_is_mended
@@ -21,7 +21,7 @@ pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Val
         "specversion": "1.0", "id": uuid::Uuid::now_v7(), "source": "/bank", "type": format!("loopers.{kind}.v1"),
         "subject": subject, "datacontenttype": "application/json", "data": payload,
     });
-    let request = reqwest::Client::new()
+    let request = client()
         .post(format!("{}/api/v1/events", shop.stage.url))
         .header("content-type", "application/cloudevents+json")
         .body(event.to_string());

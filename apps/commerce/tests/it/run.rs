@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use reqwest::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::shop::{Shop, stage};
+use crate::shop::{Shop, client, stage};
 
 const PRODUCTS: usize = 4;
 /// How often the process is killed.
@@ -111,7 +110,7 @@ async fn begin_to_pay(shop: &Shop, diary: &Diary) -> JoinSet<i64> {
         let path = format!("{}/commerce/orders/{order}/payment", shop.stage.url);
         payments.spawn(async move {
             // Whether it is answered does not matter: the order says what has become of it.
-            drop(Client::new().post(path).json(&json!({ "amount": amount })).send().await);
+            drop(client().post(path).json(&json!({ "amount": amount })).send().await);
             order
         });
     }

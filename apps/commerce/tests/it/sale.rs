@@ -1,10 +1,10 @@
 //! Many buyers at once.
 
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::shop::{Shop, call};
+use crate::shop::{Shop, call, client};
 
 on_every_store! {
     sixteen_buyers_at_once_are_sold_what_there_is_and_no_more
@@ -60,7 +60,7 @@ async fn pay_all(shop: &Shop, orders: &[(i64, i64)]) -> Vec<(u16, String)> {
         let url = shop.stage.url.clone();
         buyers.spawn(async move {
             let path = format!("/commerce/orders/{order}/payment");
-            let (status, answer) = call(&Client::new(), &url, Method::POST, &path, json!({ "amount": amount })).await;
+            let (status, answer) = call(&client(), &url, Method::POST, &path, json!({ "amount": amount })).await;
             (status, answer["code"].as_str().unwrap_or_default().to_owned())
         });
     }

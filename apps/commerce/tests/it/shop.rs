@@ -23,6 +23,12 @@ pub(crate) const GROUPS: [&str; 4] = ["commerce-likes", "commerce-sales", "comme
 /// Where the shop's events belong.
 pub(crate) const TOPICS: [&str; 4] = ["order-events", "like-events", "product-events", "stock-events"];
 
+/// An HTTP client. With TLS in the same build it wants somebody to have chosen who encrypts.
+pub(crate) fn client() -> Client {
+    drop(rustls::crypto::ring::default_provider().install_default()); // or it was chosen before
+    Client::new()
+}
+
 /// Topics on Kafka that nobody else uses.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnTopics {
@@ -88,7 +94,7 @@ impl Shop {
             fresh,
             topics,
             stage,
-            client: Client::new(),
+            client: client(),
         }
     }
 
