@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use postroom_testkit::fresh;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 use tracing_subscriber::EnvFilter;
 
 use crate::dead::{foreign, letter};
-use crate::shop::Shop;
+use crate::shop::{PATIENCE, Shop};
 
 /// Log lines as JSON.
 #[derive(Clone, Default)]
@@ -25,13 +27,19 @@ impl Write for Lines {
 }
 
 impl Lines {
-    /// The level of the first line with these words, and its fields.
-    fn find(&self, words: &str) -> (String, Value) {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let found = lines.into_iter().find(|line| line["fields"]["message"] == words);
-        let found = found.unwrap_or_else(|| panic!("nothing says {words:?}: {text}"));
-        (found["level"].as_str().unwrap().to_owned(), found["fields"].clone())
+    /// Waits for a line with these words; answers the level of the first, and its fields.
+    async fn find(&self, words: &str) -> (String, Value) {
+        let begun = Instant::now();
+        loop {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let found = lines.into_iter().find(|line| line["fields"]["message"] == words);
+            if let Some(found) = found {
+                return (found["level"].as_str().unwrap().to_owned(), found["fields"].clone());
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing says {words:?}: {text}");
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 
@@ -60,18 +68,18 @@ async fn c_08_each_event_of_note_has_its_line_at_its_level() {
     let letter = letter(&shop, "commerce-sales").await;
     shop.deliver_again().await;
 
-    let (level, fields) = lines.find("entry failed and is tried again");
+    let (level, fields) = lines.find("entry failed and is tried again").await;
     assert_eq!(
         (level.as_str(), &fields["attempts"], &fields["after_ms"]),
         ("INFO", &json!(1), &json!(1000))
     );
     assert_eq!(fields["event"], json!(letter.entry.event.id));
-    let (level, fields) = lines.find("entry became a dead letter");
+    let (level, fields) = lines.find("entry became a dead letter").await;
     assert_eq!((level.as_str(), &fields["route"]), ("WARN", &json!("commerce-sales")));
     assert_eq!(fields["event"], json!(letter.entry.event.id));
-    let (level, fields) = lines.find("event was handled before");
+    let (level, fields) = lines.find("event was handled before").await;
     assert_eq!((level.as_str(), &fields["group"]), ("DEBUG", &json!("commerce-sales")));
-    let (level, fields) = lines.find("the stock is depleted; forgot what was cached");
+    let (level, fields) = lines.find("the stock is depleted; forgot what was cached").await;
     assert_eq!((level.as_str(), &fields["product"]), ("DEBUG", &json!(lamp)));
     let all = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert!(!all.contains("987654321"), "a payload is in the log");
