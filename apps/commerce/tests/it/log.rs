@@ -1,7 +1,8 @@
 //! What the log says of the shop's events.
 
+use std::cell::RefCell;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 use std::time::Duration;
 
 use postroom_testkit::fresh;
@@ -12,13 +13,17 @@ use tracing_subscriber::EnvFilter;
 use crate::dead::{foreign, letter};
 use crate::shop::{PATIENCE, Shop};
 
-/// Log lines as JSON.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// The log of this thread: each test has its own.
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes log lines to the thread that says them.
+struct Lines;
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        LINES.with_borrow_mut(|lines| lines.write(bytes))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -27,11 +32,28 @@ impl Write for Lines {
 }
 
 impl Lines {
+    /// One for the whole process: a subscriber of one thread alone is not asked about a place in the code that
+    /// another thread came to first.
+    fn keep() {
+        static KEPT: Once = Once::new();
+        KEPT.call_once(|| {
+            tracing_subscriber::fmt()
+                .json()
+                .with_env_filter(EnvFilter::new("info,postroom=debug,commerce=debug"))
+                .with_writer(|| Lines)
+                .init();
+        });
+    }
+
+    fn text() -> String {
+        LINES.with_borrow(|lines| String::from_utf8(lines.clone()).unwrap())
+    }
+
     /// Waits for a line with these words; answers the level of the first, and its fields.
-    async fn find(&self, words: &str) -> (String, Value) {
+    async fn find(words: &str) -> (String, Value) {
         let begun = Instant::now();
         loop {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let text = Lines::text();
             let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
             let found = lines.into_iter().find(|line| line["fields"]["message"] == words);
             if let Some(found) = found {
@@ -46,14 +68,7 @@ impl Lines {
 /// On one thread, so that the lines of this test are its own.
 #[tokio::test]
 async fn c_08_each_event_of_note_has_its_line_at_its_level() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_env_filter(EnvFilter::new("info,postroom=debug,commerce=debug"))
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    Lines::keep();
     let shop = Shop::open(fresh::sqlite().await, None).await;
     let lamp = shop.product(100, 1).await;
     foreign(
@@ -68,19 +83,18 @@ async fn c_08_each_event_of_note_has_its_line_at_its_level() {
     let letter = letter(&shop, "commerce-sales").await;
     shop.deliver_again().await;
 
-    let (level, fields) = lines.find("entry failed and is tried again").await;
+    let (level, fields) = Lines::find("entry failed and is tried again").await;
     assert_eq!(
         (level.as_str(), &fields["attempts"], &fields["after_ms"]),
         ("INFO", &json!(1), &json!(1000))
     );
     assert_eq!(fields["event"], json!(letter.entry.event.id));
-    let (level, fields) = lines.find("entry became a dead letter").await;
+    let (level, fields) = Lines::find("entry became a dead letter").await;
     assert_eq!((level.as_str(), &fields["route"]), ("WARN", &json!("commerce-sales")));
     assert_eq!(fields["event"], json!(letter.entry.event.id));
-    let (level, fields) = lines.find("event was handled before").await;
+    let (level, fields) = Lines::find("event was handled before").await;
     assert_eq!((level.as_str(), &fields["group"]), ("DEBUG", &json!("commerce-sales")));
-    let (level, fields) = lines.find("the stock is depleted; forgot what was cached").await;
+    let (level, fields) = Lines::find("the stock is depleted; forgot what was cached").await;
     assert_eq!((level.as_str(), &fields["product"]), ("DEBUG", &json!(lamp)));
-    let all = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert!(!all.contains("987654321"), "a payload is in the log");
+    assert!(!Lines::text().contains("987654321"), "a payload is in the log");
 }
