@@ -22,16 +22,17 @@ pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields {
     let envelope = Envelope::of(entry);
     match mode {
         Mode::Binary if envelope.attributes.len() <= ATTRIBUTES_MAX => {
-            of_parts(&envelope.attributes, JSON, envelope.data.get().as_bytes().to_vec())
+            let data = String::from(Box::<str>::from(envelope.data));
+            of_parts(envelope.attributes, JSON, data.into_bytes())
         }
-        Mode::Binary | Mode::Structured => of_parts(&BTreeMap::new(), CLOUDEVENTS_JSON, envelope.to_structured()),
+        Mode::Binary | Mode::Structured => of_parts(BTreeMap::new(), CLOUDEVENTS_JSON, envelope.to_structured()),
     }
 }
 
 /// What is written for a dead letter.
 pub(crate) fn of_letter(letter: &Letter) -> Fields {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
-    let mut fields = of_parts(&letter.attributes, content_type, letter.body.clone());
+    let mut fields = of_parts(letter.attributes.clone(), content_type, letter.body.clone());
     let about = [
         ("origin-topic", letter.origin.topic.clone()),
         ("origin-place", letter.origin.place.clone()),
@@ -43,11 +44,11 @@ pub(crate) fn of_letter(letter: &Letter) -> Fields {
     fields
 }
 
-fn of_parts(attributes: &BTreeMap<String, String>, content_type: &str, data: Vec<u8>) -> Fields {
-    let beside = attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+fn of_parts(attributes: BTreeMap<String, String>, content_type: &str, data: Vec<u8>) -> Fields {
+    let beside = attributes.into_iter().filter(|(name, _)| name != DATA_CONTENT_TYPE);
     let mut fields: Fields = beside
         .take(ATTRIBUTES_MAX)
-        .map(|(name, value)| (format!("{PREFIX}{name}"), value.clone().into_bytes()))
+        .map(|(name, value)| (format!("{PREFIX}{name}"), value.into_bytes()))
         .collect();
     fields.push((CONTENT_TYPE.to_owned(), content_type.as_bytes().to_vec()));
     fields.push((DATA.to_owned(), data));

@@ -37,6 +37,7 @@ macro_rules! relay_suite {
             a_new_route_can_begin_at_the_head
             a_filter_lets_only_its_types_pass
             a_destination_gets_every_entry_in_order
+            an_operator_in_between_repeats_no_delivery
         );
         $crate::relay_suite!($fresh; fail:
             a_poison_event_holds_only_its_key

@@ -43,6 +43,11 @@ impl Slice {
         self.page.entries.get(self.begin..).unwrap_or_default()
     }
 
+    /// Whether the page was cut off because it had enough entries, so that there are more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.page.entries.len() >= PAGE
+    }
+
     /// The position behind the slice.
     pub(crate) fn next(&self) -> Position {
         self.page.next

@@ -33,6 +33,8 @@ const PARKED_MAX: u64 = 10_000;
 const DUE_MAX: u64 = 200;
 /// Progress over entries that were not for this route is written down this often.
 const LAZY_SETTLE: Duration = Duration::from_secs(1);
+/// And over entries that a destination has: so much of them it gets again after a crash.
+const SOON_SETTLE: Duration = Duration::from_millis(50);
 
 /// What a line works with, and how it hears of news.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ struct Work {
     position: Position,
     settled: Position,
     settled_at: Instant,
+    /// Delivered since then.
+    unsettled: u64,
     lanes: Lanes,
     parked: u64,
     next_due: Option<Instant>,
@@ -139,7 +143,7 @@ impl Line {
             }
         }
         if let Some(mut work) = work {
-            self.settle_lazily(&mut work, Duration::ZERO).await.unwrap_or_else(|error| {
+            self.settle_lazily(&mut work, true).await.unwrap_or_else(|error| {
                 tracing::debug!(route = %self.route.name, error = error.report(), "last progress was not written; it will be read again");
             });
         }
@@ -174,6 +178,7 @@ impl Line {
             position: cursor.position,
             settled: cursor.position,
             settled_at: Instant::now(),
+            unsettled: 0,
             lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
             parked: parked::count(&tx, &self.shard).await?,
             next_due: parked::due_in(&tx, &self.shard)
@@ -190,9 +195,7 @@ impl Line {
 
     /// Sleeps until there may be something to do.
     async fn wait(&mut self, work: Option<&Work>, stop: &CancellationToken) {
-        let lazy = work
-            .filter(|work| work.position != work.settled)
-            .map(|work| work.settled_at + LAZY_SETTLE);
+        let lazy = work.filter(|work| work.position != work.settled).map(Work::settle_at);
         let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
         // Without a live lease there is nothing to do in time; a renewal wakes the line.
         let until = lazy.into_iter().chain(due).min().filter(|_| self.is_live());
@@ -214,6 +217,7 @@ impl Line {
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         let signal = self.pulse.borrow_and_update().signal;
         if signal != work.signal {
+            self.settle_lazily(work, true).await?;
             *work = self.load(work.epoch).await?;
         }
         if !self.is_live() {
@@ -242,12 +246,13 @@ impl Line {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
         if is_stopped || work.parked >= PARKED_MAX {
             self.vitals.behind(&self.name, None);
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
         let slice = self.feed.read(work.position).await?;
         if slice.next() == work.position {
             self.vitals.moved(&self.name, 0);
-            self.settle_lazily(work, LAZY_SETTLE).await?;
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
         self.advance(work, &slice).await
@@ -262,19 +267,24 @@ impl Line {
             .collect();
         if entries.is_empty() {
             work.position = slice.next();
-            self.settle_lazily(work, LAZY_SETTLE).await?;
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Moved);
         }
-        let is_free = |entry: &&Entry| !work.lanes.contains(&self.route.ordering.lane(entry));
+        let is_free = |entry: &&Entry| work.lanes.is_empty() || !work.lanes.contains(&self.route.ordering.lane(entry));
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
         let first = if work.probing { 1 } else { send.len() };
-        let (receipts, tx) = self.deliver(send.get(..first).unwrap_or(&send)).await?;
+        let delivering = self.deliver(send.get(..first).unwrap_or(&send));
+        let (delivered, ()) = tokio::join!(delivering, self.read_ahead(slice));
+        let (receipts, tx) = delivered?;
         let judged = pair(&entries, &send, receipts);
         let settlement = self.judge().page(&judged, &work.lanes);
         if let Some(reason) = &settlement.down {
             self.vitals.behind(&self.name, Some(reason));
             tracing::warn!(route = %self.route.name, reason, "destination unavailable");
             work.probing = true;
+            if tx.is_none() {
+                self.settle_lazily(work, true).await?;
+            }
             return Ok(Turn::Down);
         }
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
@@ -282,19 +292,41 @@ impl Line {
             Some((last, _)) => slice.after(last.id),
             None => return Ok(Turn::Idle),
         };
-        self.settle_page(work, tx, position, settlement).await?;
+        match tx {
+            None if settlement.is_plain() => self.pass(work, position, settlement.delivered).await?,
+            tx => self.settle_page(work, tx, position, settlement).await?,
+        }
         Ok(Turn::Moved)
+    }
+
+    /// Reads the page behind a full one while that is delivered; the feed keeps it.
+    async fn read_ahead(&self, slice: &Slice) {
+        if slice.is_full()
+            && let Err(error) = self.feed.read(slice.next()).await
+        {
+            tracing::debug!(route = %self.route.name, error = error.report(), "not read ahead; it will be read in turn");
+        }
+    }
+
+    /// Goes on behind entries that were all delivered, and writes that down when it is time.
+    async fn pass(&self, work: &mut Work, position: Position, delivered: u64) -> Result<()> {
+        work.position = position;
+        work.unsettled += delivered;
+        work.probing = false;
+        self.vitals.moved(&self.name, delivered);
+        self.settle_lazily(work, false).await
     }
 
     async fn settle_page(
         &self,
         work: &mut Work,
-        tx: DatabaseTransaction,
+        tx: Option<DatabaseTransaction>,
         position: Position,
-        settlement: Settlement,
+        mut settlement: Settlement,
     ) -> Result<()> {
         let parked = settlement.park.len() as u64;
         let delivered = settlement.delivered;
+        settlement.delivered += work.unsettled;
         let soonest = settlement
             .park
             .iter()
@@ -303,6 +335,7 @@ impl Line {
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
         let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
         settle(&tx, &self.shard, lease, position, settlement).await?;
         commit(tx).await?;
         work.settled_to(position);
@@ -356,13 +389,20 @@ impl Line {
         Ok(Turn::Moved)
     }
 
-    async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
+    async fn settle_retried(
+        &self,
+        work: &mut Work,
+        tx: Option<DatabaseTransaction>,
+        mut settlement: Settlement,
+    ) -> Result<()> {
         let (gone, delivered) = (settlement.unpark.len() as u64, settlement.delivered);
+        settlement.delivered += work.unsettled;
         let letters = match &self.route.from {
             Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
             Source::Outbox => Vec::new(),
         };
         let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
         let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
@@ -386,12 +426,23 @@ impl Line {
         Ok(())
     }
 
+    /// The transaction that holds effects, or a new one.
+    async fn begun(&self, tx: Option<DatabaseTransaction>) -> Result<DatabaseTransaction> {
+        match tx {
+            Some(tx) => Ok(tx),
+            None => table::begin_own(self.feed.outbox().db()).await,
+        }
+    }
+
     /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
-    /// they are to be settled.
-    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+    /// they are to be settled, if it holds effects.
+    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, Option<DatabaseTransaction>)> {
         let db = self.feed.outbox().db();
         match &self.route.to {
-            To::Subscriber(subscriber) if !send.is_empty() => subscriber.handle(db, send).await,
+            To::Subscriber(subscriber) if !send.is_empty() => {
+                let (receipts, tx) = subscriber.handle(db, send).await?;
+                Ok((receipts, Some(tx)))
+            }
             To::Destination(destination) if !send.is_empty() => {
                 let batch = Batch {
                     entries: send,
@@ -407,19 +458,19 @@ impl Line {
                     send.len(),
                     Receipt::Unavailable("the destination gave no receipt".to_owned()),
                 );
-                Ok((receipts, table::begin_own(db).await?))
+                Ok((receipts, None))
             }
-            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin_own(db).await?)),
+            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), None)),
         }
     }
 
-    /// Writes down progress over entries that were not for this shard, if that is due.
-    async fn settle_lazily(&self, work: &mut Work, after: Duration) -> Result<()> {
-        if work.position == work.settled || work.settled_at.elapsed() < after {
+    /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
+    async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
+        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
             return Ok(());
         }
         let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::advance(&tx, &self.shard, work.epoch, work.position, 0).await?;
+        cursor::advance(&tx, &self.shard, work.epoch, work.position, work.unsettled).await?;
         commit(tx).await?;
         work.settled_to(work.position);
         Ok(())
@@ -439,6 +490,13 @@ impl Work {
         self.position = position;
         self.settled = position;
         self.settled_at = Instant::now();
+        self.unsettled = 0;
+    }
+
+    /// When progress is to be written down.
+    fn settle_at(&self) -> Instant {
+        let after = if self.unsettled > 0 { SOON_SETTLE } else { LAZY_SETTLE };
+        self.settled_at + after
     }
 }
 

@@ -58,7 +58,7 @@ impl Client {
         spawn_blocking(move || client.send_all(&messages, count)).await?
     }
 
-    /// With the settings of our own producer.
+    /// With the promises of our own producer; how long it waits for more is librdkafka's choice.
     fn send_all(&self, messages: &[Message], count: usize) -> Result<Duration> {
         let confirmed = Confirmed::default();
         let producer: ThreadedProducer<Confirmed> = self
@@ -67,7 +67,6 @@ impl Client {
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("partitioner", "murmur2_random")
-            .set("linger.ms", "1")
             .create_with_context(confirmed.clone())?;
         // Connections and what is known of the topic are there before the time runs.
         producer.client().fetch_metadata(Some(&self.topic), ANSWER_MAX)?;
