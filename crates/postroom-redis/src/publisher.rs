@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::future::join_all;
 use postroom::{Batch, Destination, Error, ErrorKind, Mode, Receipt, Result, Topic};
-use redis::{FromRedisValue, RedisResult, Value};
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
 use crate::broker::Core;
 use crate::fields;
@@ -88,12 +88,12 @@ impl Publisher {
         let streams = self.core.names.streams(&step.topic, partitions);
         let mut commands = Vec::with_capacity(pieces.len() + 1);
         for piece in pieces {
-            let mut xadd = redis::cmd("XADD");
-            xadd.arg(streams.get(usize::from(partition(piece, partitions))));
-            xadd.arg("NOMKSTREAM").arg("*");
-            for (name, value) in fields::of_entry(piece.entry, self.mode) {
-                xadd.arg(name).arg(value);
-            }
+            let stream = streams.get(usize::from(partition(piece, partitions)));
+            let fields = fields::of_entry(piece.entry, self.mode);
+            let bytes = fields.bytes() + stream.map_or(0, String::len);
+            let mut xadd = Cmd::with_capacity(fields.len() * 2 + 4, bytes + 32);
+            xadd.arg("XADD").arg(stream).arg("NOMKSTREAM").arg("*");
+            fields.write(&mut xadd);
             commands.push(xadd);
         }
         let mut get = redis::cmd("GET");
@@ -150,9 +150,7 @@ impl Publisher {
                 .arg(partition(piece, partitions))
                 .arg(piece.lane)
                 .arg(fields.len() * 2);
-            for (name, value) in fields {
-                call = call.arg(name).arg(value);
-            }
+            fields.write(&mut call.command);
         }
         call
     }

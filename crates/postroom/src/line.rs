@@ -23,6 +23,7 @@ use crate::parked::{self, Parked, Parking};
 use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
 use crate::settle::settle;
 use crate::table;
+use crate::task;
 use crate::trace::{self, Step};
 use crate::vitals::Vitals;
 
@@ -301,9 +302,12 @@ impl Line {
 
     /// Reads the page behind a full one while that is delivered; the feed keeps it.
     async fn read_ahead(&self, slice: &Slice) {
-        if slice.is_full()
-            && let Err(error) = self.feed.read(slice.next()).await
-        {
+        if !slice.is_full() {
+            return;
+        }
+        let (feed, next) = (Arc::clone(&self.feed), slice.next());
+        let reading = task::to_end(async move { feed.read(next).await }); // beside the delivery, on another core
+        if let Err(error) = reading.await {
             tracing::debug!(route = %self.route.name, error = error.report(), "not read ahead; it will be read in turn");
         }
     }

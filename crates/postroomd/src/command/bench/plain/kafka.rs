@@ -80,6 +80,7 @@ impl Client {
         Ok(took)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "on a thread that may block")]
     fn enqueue(&self, producer: &ThreadedProducer<Confirmed>, message: &Message) -> Result<()> {
         let mut record = self.record(message);
         while let Err((error, back)) = producer.send(record) {
