@@ -23,7 +23,7 @@ pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
     let mut sent = shared.send(&record).await;
     if sent.as_ref().err().and_then(code) == Some(Code::MessageSizeTooLarge) {
         record.value.clear();
-        record.headers.push((OMITTED.0.to_owned(), OMITTED.1.to_owned()));
+        record.headers.push((OMITTED.0, OMITTED.1.to_owned()));
         sent = shared.send(&record).await;
     }
     sent.map_err(|source| {

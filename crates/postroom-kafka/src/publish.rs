@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Batch, Destination, Entry, Lane, Mode, Receipt, Result, Topic};
+use postroom::{Batch, Destination, Entry, Mode, Receipt, Result, Topic};
 use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{Producer as _, PurgeConfig};
 use tokio::time::{Instant, timeout_at};
@@ -27,12 +27,23 @@ const LANES: usize = 64;
 /// Between two looks at a producer that has refused something.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Messages that are all handed over before the first of them goes.
+const FEW: usize = 100;
+
 /// Publishes for one route.
 pub(crate) struct Publisher {
     shared: Arc<Shared>,
     topic: Topic,
     mode: Mode,
-    /// Made when it is needed; given up after a failure.
+    /// For few messages, and for many; made when they are needed, given up after a failure.
+    few: Slot,
+    many: Slot,
+}
+
+/// A producer, and how long it waits for more, in ms. What is handed over while a request of its partition is under way makes
+/// librdkafka wait for the answer in a busy loop; so it waits until all of a batch is there.
+struct Slot {
+    linger: &'static str,
     producer: Mutex<Option<Producer>>,
 }
 
@@ -53,12 +64,18 @@ impl Publisher {
             shared,
             topic,
             mode,
-            producer: Mutex::default(),
+            few: Slot::new("1"),
+            many: Slot::new("5"),
         }
     }
 
-    fn producer(&self) -> Result<Producer> {
-        let mut slot = lock(&self.producer);
+    fn slot(&self, count: usize) -> &Slot {
+        if count <= FEW { &self.few } else { &self.many }
+    }
+
+    fn producer(&self, slot: &Slot) -> Result<Producer> {
+        let linger = slot.linger;
+        let mut slot = lock(&slot.producer);
         if let Some(producer) = slot
             .as_ref()
             .filter(|producer| producer.client().fatal_error().is_none())
@@ -68,7 +85,7 @@ impl Publisher {
         let settings = [
             ("enable.gapless.guarantee", "true"),
             ("message.timeout.ms", "0"),
-            ("linger.ms", "1"),
+            ("linger.ms", linger),
         ];
         Ok(slot.insert(self.shared.producer(&settings)?).clone())
     }
@@ -81,12 +98,13 @@ impl Publisher {
             if wave.is_empty() {
                 return Ok(());
             }
-            let producer = self.producer()?;
+            let slot = self.slot(wave.len());
+            let producer = self.producer(slot)?;
             let outcome = self.send_wave(&producer, wave, tally, (records, &partitions)).await;
             if outcome == Outcome::Done {
                 continue;
             }
-            lock(&self.producer).take();
+            lock(&slot.producer).take();
             retire(producer).await;
             if outcome == Outcome::Late {
                 self.shared.forget(records.iter().map(|record| &record.topic));
@@ -101,7 +119,7 @@ impl Publisher {
     async fn send_wave(
         &self,
         producer: &Producer,
-        wave: Vec<(usize, Lane)>,
+        wave: Vec<(usize, usize)>,
         tally: &mut Tally<'_>,
         (records, partitions): (&[Record], &Partitions),
     ) -> Outcome {
@@ -179,6 +197,13 @@ impl Publisher {
 
     fn late_words(&self) -> String {
         format!("Kafka did not answer within {:?}", self.shared.answer_max)
+    }
+}
+
+impl Slot {
+    fn new(linger: &'static str) -> Self {
+        let producer = Mutex::default();
+        Self { linger, producer }
     }
 }
 

@@ -22,7 +22,9 @@ const ERROR_BYTES_MAX: usize = 8_000;
 pub(crate) struct Record {
     pub(crate) topic: String,
     pub(crate) key: Option<String>,
-    pub(crate) headers: Vec<(String, String)>,
+    /// Without their prefix.
+    attributes: Vec<(String, String)>,
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) value: Vec<u8>,
 }
 
@@ -35,33 +37,34 @@ impl Record {
 
     /// An entry on its way to its topic.
     fn of(entry: &Entry, topic: &Topic, mode: Mode) -> Self {
-        let envelope = Envelope::of(entry);
-        let (headers, value) = match mode {
+        let mut envelope = Envelope::of(entry);
+        let (attributes, content_type, value) = match mode {
             Mode::Binary => {
-                let content_type = envelope.attributes.get(DATA_CONTENT_TYPE).map(String::as_str);
-                let headers = headers_of(&envelope.attributes, content_type);
-                (headers, envelope.data.get().as_bytes().to_vec())
+                let content_type = envelope.attributes.remove(DATA_CONTENT_TYPE);
+                let data = String::from(Box::<str>::from(envelope.data));
+                let attributes = envelope.attributes.into_iter().collect();
+                (attributes, content_type, data.into_bytes())
             }
             Mode::Structured => {
                 let content_type = format!("{CLOUDEVENTS_JSON}; charset=UTF-8");
-                (vec![(CONTENT_TYPE.to_owned(), content_type)], envelope.to_structured())
+                (Vec::new(), Some(content_type), envelope.to_structured())
             }
         };
         Self {
             topic: topic.of(&entry.event.event_type),
             key: Some(entry.event.aggregate_id.clone()),
-            headers,
+            attributes,
+            headers: content_type.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect(),
             value,
         }
     }
 
     /// A message that was given up on its way to the dead letters of its topic: as it came, with where from and why.
     pub(crate) fn of_letter(letter: &Letter) -> Self {
-        let content_type = letter.content_type.as_deref();
-        let mut headers = headers_of(
-            &letter.attributes,
-            content_type.or_else(|| letter.attributes.get(DATA_CONTENT_TYPE).map(String::as_str)),
-        );
+        let mut attributes = letter.attributes.clone();
+        let inside = attributes.remove(DATA_CONTENT_TYPE);
+        let content_type = letter.content_type.clone().or(inside);
+        let mut headers: Vec<_> = content_type.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
         let mut error = letter.error.clone();
         error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
         let ours = [
@@ -71,10 +74,11 @@ impl Record {
             ("postroom-error", error),
             ("postroom-attempts", letter.attempts.to_string()),
         ];
-        headers.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+        headers.extend(ours);
         Self {
             topic: format!("{}.DLT", letter.origin.topic),
             key: key_of(letter),
+            attributes: attributes.into_iter().collect(),
             headers,
             value: letter.body.clone(),
         }
@@ -82,12 +86,17 @@ impl Record {
 
     /// As the driver takes it.
     pub(crate) fn borrowed(&self) -> FutureRecord<'_, str, [u8]> {
-        let mut headers = OwnedHeaders::new_with_capacity(self.headers.len());
+        let mut headers = OwnedHeaders::new_with_capacity(self.headers.len() + self.attributes.len());
+        let mut name = ATTRIBUTE.to_owned();
+        for (attribute, value) in &self.attributes {
+            name.truncate(ATTRIBUTE.len());
+            name.push_str(attribute);
+            let (key, value) = (name.as_str(), Some(value.as_str()));
+            headers = headers.insert(Header { key, value });
+        }
         for (key, value) in &self.headers {
-            headers = headers.insert(Header {
-                key,
-                value: Some(value.as_str()),
-            });
+            let value = Some(value.as_str());
+            headers = headers.insert(Header { key, value });
         }
         let record = FutureRecord::to(&self.topic)
             .payload(self.value.as_slice())
@@ -97,14 +106,6 @@ impl Record {
             None => record,
         }
     }
-}
-
-fn headers_of(attributes: &BTreeMap<String, String>, content_type: Option<&str>) -> Vec<(String, String)> {
-    let mut headers = Vec::with_capacity(attributes.len() + 1);
-    headers.extend(content_type.map(|kind| (CONTENT_TYPE.to_owned(), kind.to_owned())));
-    let beside = attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
-    headers.extend(beside.map(|(name, value)| (format!("{ATTRIBUTE}{name}"), value.clone())));
-    headers
 }
 
 /// The key a message had: it is not part of a letter, but follows from the event inside.

@@ -11,15 +11,23 @@ use crate::record::Record;
 #[derive(Debug)]
 pub(crate) struct Tally<'a> {
     batch: &'a Batch<'a>,
+    /// The lane of each entry; lanes are numbered as they come.
+    lanes: Vec<usize>,
     receipts: Vec<Option<Receipt>>,
     /// Lanes in which something was not delivered.
-    shut: HashSet<Lane>,
+    shut: HashSet<usize>,
 }
 
 impl<'a> Tally<'a> {
     pub(crate) fn of(batch: &'a Batch<'a>) -> Self {
+        let mut numbers: HashMap<Lane, usize> = HashMap::new();
+        let number = |entry: &&Entry| {
+            let next = numbers.len();
+            *numbers.entry(batch.lane(entry)).or_insert(next)
+        };
         Self {
             batch,
+            lanes: batch.entries.iter().map(number).collect(),
             receipts: vec![None; batch.entries.len()],
             shut: HashSet::new(),
         }
@@ -29,15 +37,14 @@ impl<'a> Tally<'a> {
         self.batch
     }
 
-    pub(crate) fn lane(&self, at: usize) -> Option<Lane> {
-        self.batch.entries.get(at).map(|entry| self.batch.lane(entry))
+    pub(crate) fn lane(&self, at: usize) -> Option<usize> {
+        self.lanes.get(at).copied()
     }
 
     /// Whether an entry has no answer, and nothing before it on its lane has failed.
     pub(crate) fn is_open(&self, at: usize) -> bool {
         let has_answer = self.receipts.get(at).is_none_or(Option::is_some);
-        let entry = self.batch.entries.get(at);
-        !has_answer && entry.is_some_and(|entry| !self.shut.contains(&self.batch.lane(entry)))
+        !has_answer && self.lane(at).is_some_and(|lane| !self.shut.contains(&lane))
     }
 
     /// Those without an answer, in order, as long as nothing before them on their lane has failed.
@@ -46,18 +53,17 @@ impl<'a> Tally<'a> {
         entries.filter(|(at, _)| self.is_open(*at)).collect()
     }
 
-    /// What can be under way together: of each lane what goes to the same partition, where nothing passes anything. That is
+    /// What can be under way together, with the number of its lane: of each lane what goes to the same partition, where nothing passes anything. That is
     /// the same topic and the same key, or a topic with one partition.
-    pub(crate) fn wave(&self, records: &[Record], partitions: &Partitions) -> Vec<(usize, Lane)> {
-        let mut tracks: HashMap<Lane, Option<(&str, Option<&str>)>> = HashMap::new();
+    pub(crate) fn wave(&self, records: &[Record], partitions: &Partitions) -> Vec<(usize, usize)> {
+        let mut tracks: HashMap<usize, Option<(&str, Option<&str>)>> = HashMap::new();
         let mut wave = Vec::new();
-        for (at, entry) in self.open() {
-            let lane = self.batch.lane(entry);
+        for (at, lane) in self.open().iter().filter_map(|(at, _)| Some((*at, self.lane(*at)?))) {
             let track = records.get(at).map(|record| {
                 let is_line = partitions.get(&record.topic) == Some(&1);
                 (record.topic.as_str(), record.key.as_deref().filter(|_| !is_line))
             });
-            let first = tracks.entry(lane.clone()).or_insert(track);
+            let first = tracks.entry(lane).or_insert(track);
             if *first == track {
                 wave.push((at, lane));
             } else {
@@ -69,10 +75,9 @@ impl<'a> Tally<'a> {
 
     /// An answer. Behind one that was not delivered, only a delivery counts: the rest is held.
     pub(crate) fn settle(&mut self, at: usize, receipt: Receipt) {
-        let Some(entry) = self.batch.entries.get(at) else {
+        let Some(lane) = self.lane(at) else {
             return;
         };
-        let lane = self.batch.lane(entry);
         if receipt != Receipt::Delivered && !self.shut.insert(lane) {
             return;
         }

@@ -48,8 +48,8 @@ impl Parcel {
             Mode::Binary => (
                 properties
                     .with_content_type(short(JSON)?)
-                    .with_headers(headers(&envelope.attributes)?),
-                envelope.data.get().as_bytes().to_vec(),
+                    .with_headers(headers(envelope.attributes)?),
+                String::from(Box::<str>::from(envelope.data)).into_bytes(),
             ),
         };
         Ok(Self {
@@ -67,9 +67,9 @@ impl Parcel {
         attributes: &BTreeMap<String, String>,
         extra: &[(&str, String)],
     ) -> Result<Self> {
-        let mut table = headers(attributes)?;
+        let mut table = headers(attributes.clone())?;
         for (name, value) in extra {
-            table.insert(short(*name)?, text(value));
+            table.insert(short(*name)?, text(value.as_str()));
         }
         let mut properties = BasicProperties::default()
             .with_headers(table)
@@ -134,16 +134,16 @@ pub(crate) fn short(name: impl Into<String>) -> Result<ShortString> {
     })
 }
 
-fn headers(attributes: &BTreeMap<String, String>) -> Result<FieldTable> {
+fn headers(attributes: BTreeMap<String, String>) -> Result<FieldTable> {
     let mut table = FieldTable::default();
-    for (name, value) in attributes.iter().filter(|(name, _)| *name != CONTENT_TYPE) {
+    for (name, value) in attributes.into_iter().filter(|(name, _)| name != CONTENT_TYPE) {
         table.insert(short(format!("{PREFIX}{name}"))?, text(value));
     }
     Ok(table)
 }
 
-fn text(value: &str) -> AMQPValue {
-    AMQPValue::LongString(LongString::from(value))
+fn text(value: impl Into<LongString>) -> AMQPValue {
+    AMQPValue::LongString(value.into())
 }
 
 fn attributes(headers: Option<&FieldTable>) -> BTreeMap<String, String> {

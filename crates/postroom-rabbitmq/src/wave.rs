@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use postroom::{Batch, Receipt};
 
 /// Entries in flight together.
-const AT_ONCE: usize = 512;
+const AT_ONCE: usize = 1_024;
 
 type Queue = VecDeque<usize>;
 

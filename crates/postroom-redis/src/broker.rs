@@ -114,9 +114,7 @@ impl Broker for Redis {
     async fn bury(&self, letter: &Letter) -> Result<()> {
         names::check(&letter.origin.topic)?;
         let mut call = Call::on(&script::BURY, &[self.0.names.dead(&letter.origin.topic)]);
-        for (name, value) in fields::of_letter(letter) {
-            call = call.arg(name).arg(value);
-        }
+        fields::of_letter(letter).write(&mut call.command);
         self.0.link.call("bury a dead letter in Redis", call).await
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
 use postroom::{Entry, Envelope, Letter, Mode};
+use redis::Cmd;
 
 /// Attributes stand in fields of this prefix.
 const PREFIX: &str = "ce_";
@@ -15,43 +16,78 @@ const DATA: &str = "data";
 const ATTRIBUTES_MAX: usize = 1_000;
 
 /// Fields and values of an entry of a stream.
-pub(crate) type Fields = Vec<(String, Vec<u8>)>;
+#[derive(Debug)]
+pub(crate) struct Fields {
+    /// Without their prefix.
+    attributes: Vec<(String, String)>,
+    content_type: String,
+    data: Vec<u8>,
+    /// What else there is to say.
+    about: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    fn new(mut attributes: BTreeMap<String, String>, content_type: &str, data: Vec<u8>) -> Self {
+        attributes.remove(DATA_CONTENT_TYPE);
+        Self {
+            attributes: attributes.into_iter().take(ATTRIBUTES_MAX).collect(),
+            content_type: content_type.to_owned(),
+            data,
+            about: Vec::new(),
+        }
+    }
+
+    /// How many fields there are.
+    pub(crate) fn len(&self) -> usize {
+        self.attributes.len() + 2 + self.about.len()
+    }
+
+    /// About how many bytes they have.
+    pub(crate) fn bytes(&self) -> usize {
+        let attributes = self.attributes.iter().map(|(name, value)| name.len() + value.len());
+        attributes.sum::<usize>() + self.len() * PREFIX.len() + CONTENT_TYPE.len() * 2 + self.data.len()
+    }
+
+    /// Adds names and values in turn to a command.
+    pub(crate) fn write(&self, command: &mut Cmd) {
+        let mut field = PREFIX.to_owned();
+        for (name, value) in &self.attributes {
+            field.truncate(PREFIX.len());
+            field.push_str(name);
+            command.arg(&field).arg(value);
+        }
+        command.arg(CONTENT_TYPE).arg(&self.content_type);
+        command.arg(DATA).arg(&self.data);
+        for (name, value) in &self.about {
+            command.arg(*name).arg(value);
+        }
+    }
+}
 
 /// What is written for an entry of the outbox.
 pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields {
     let envelope = Envelope::of(entry);
     match mode {
         Mode::Binary if envelope.attributes.len() <= ATTRIBUTES_MAX => {
-            of_parts(&envelope.attributes, JSON, envelope.data.get().as_bytes().to_vec())
+            let data = String::from(Box::<str>::from(envelope.data));
+            Fields::new(envelope.attributes, JSON, data.into_bytes())
         }
-        Mode::Binary | Mode::Structured => of_parts(&BTreeMap::new(), CLOUDEVENTS_JSON, envelope.to_structured()),
+        Mode::Binary | Mode::Structured => Fields::new(BTreeMap::new(), CLOUDEVENTS_JSON, envelope.to_structured()),
     }
 }
 
 /// What is written for a dead letter.
 pub(crate) fn of_letter(letter: &Letter) -> Fields {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
-    let mut fields = of_parts(&letter.attributes, content_type, letter.body.clone());
-    let about = [
-        ("origin-topic", letter.origin.topic.clone()),
-        ("origin-place", letter.origin.place.clone()),
-        ("group", letter.group.clone()),
-        ("error", letter.error.clone()),
-        ("attempts", letter.attempts.to_string()),
+    let about = vec![
+        ("postroom-origin-topic", letter.origin.topic.clone()),
+        ("postroom-origin-place", letter.origin.place.clone()),
+        ("postroom-group", letter.group.clone()),
+        ("postroom-error", letter.error.clone()),
+        ("postroom-attempts", letter.attempts.to_string()),
     ];
-    fields.extend(about.map(|(name, value)| (format!("postroom-{name}"), value.into_bytes())));
-    fields
-}
-
-fn of_parts(attributes: &BTreeMap<String, String>, content_type: &str, data: Vec<u8>) -> Fields {
-    let beside = attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
-    let mut fields: Fields = beside
-        .take(ATTRIBUTES_MAX)
-        .map(|(name, value)| (format!("{PREFIX}{name}"), value.clone().into_bytes()))
-        .collect();
-    fields.push((CONTENT_TYPE.to_owned(), content_type.as_bytes().to_vec()));
-    fields.push((DATA.to_owned(), data));
-    fields
+    let fields = Fields::new(letter.attributes.clone(), content_type, letter.body.clone());
+    Fields { about, ..fields }
 }
 
 /// What was read: the media type, the attributes, the body. Fields of other names are nobody's.

@@ -62,20 +62,40 @@ impl Link {
         read(doing, answers.next())
     }
 
-    /// Runs a script, then waits until so many replicas have what it wrote; answers how many have.
-    pub(crate) async fn call_and_wait<T: FromRedisValue>(
+    /// Runs a script, then waits until so many replicas have what it wrote.
+    pub(crate) async fn call_and_wait<T: FromRedisValue>(&self, doing: &str, call: Call, replicas: u32) -> Result<T> {
+        let mut pipeline = heedless();
+        pipeline.add_command(call.command);
+        self.wait_for(replicas, &mut pipeline);
+        let mut answers = self.run(doing, call.script, &pipeline).await?;
+        reached(doing, replicas, answers.pop())?;
+        read(doing, answers.into_iter().next())
+    }
+
+    /// Runs commands, then waits until so many replicas have what they wrote; answers each.
+    pub(crate) async fn commands(
         &self,
         doing: &str,
-        call: Call,
+        commands: Vec<Cmd>,
         replicas: u32,
-    ) -> Result<(T, u32)> {
-        // In one go: on another connection the server would know of nothing to wait for.
+    ) -> Result<Vec<RedisResult<Value>>> {
         let mut pipeline = heedless();
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        if replicas == 0 {
+            return self.send(doing, &pipeline).await;
+        }
+        self.wait_for(replicas, &mut pipeline);
+        let mut answers = self.send(doing, &pipeline).await?;
+        reached(doing, replicas, answers.pop())?;
+        Ok(answers)
+    }
+
+    /// In one go with what is waited for: on another connection the server would know of nothing to wait for.
+    fn wait_for(&self, replicas: u32, pipeline: &mut Pipeline) {
         let wait_ms = self.limit.as_millis() / 2;
-        pipeline.add_command(call.command);
         pipeline.cmd("WAIT").arg(replicas).arg(wait_ms.to_string());
-        let mut answers = self.run(doing, call.script, &pipeline).await?.into_iter();
-        Ok((read(doing, answers.next())?, read(doing, answers.next())?))
     }
 
     /// Runs one command.
@@ -187,6 +207,18 @@ fn heedless() -> Pipeline {
 fn read<T: FromRedisValue>(doing: &str, answer: Option<RedisResult<Value>>) -> Result<T> {
     let value = answer.unwrap_or(Ok(Value::Nil)).map_err(|error| failed(doing, error))?;
     T::from_redis_value(value).map_err(|error| failed(doing, error.into()))
+}
+
+/// Whether so many replicas have it.
+fn reached(doing: &str, wanted: u32, answer: Option<RedisResult<Value>>) -> Result<()> {
+    let reached: u32 = read(doing, answer)?;
+    if reached < wanted {
+        return Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("{doing}: {reached} of {wanted} replicas have it"),
+        ));
+    }
+    Ok(())
 }
 
 fn late(doing: &str, limit: Duration) -> Error {

@@ -1,4 +1,4 @@
-//! Where a route publishes: batches go to the streams of their topics, a script per step.
+//! Where a route publishes: batches go to the streams of their topics, by plain commands or by a script for each step.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::future::join_all;
 use postroom::{Batch, Destination, Error, ErrorKind, Mode, Receipt, Result, Topic};
-use redis::Value;
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
 use crate::broker::Core;
 use crate::fields;
-use crate::link::{Link, kind_of};
+use crate::link::{Link, failed, kind_of};
 use crate::script::{self, Call};
 use crate::wave::{Piece, Step, Waves};
 
@@ -18,6 +18,8 @@ use crate::wave::{Piece, Step, Waves};
 const TRIM_AFTER: usize = 10_000;
 /// So often is a step planned anew because the topic has another number of partitions.
 const PLANS_MAX: usize = 3;
+
+const DOING: &str = "publish to Redis";
 
 /// A publisher with a connection of its own.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) struct Publisher {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     partitions: u16,
+    /// The script has found it so.
+    is_sure: bool,
     since_trim: usize,
 }
 
@@ -60,15 +64,64 @@ impl Publisher {
     /// Adds the entries of a step to their streams; answers each.
     async fn send(&self, waves: &Waves<'_>, step: &Step) -> Result<Vec<Receipt>> {
         let pieces: Vec<&Piece<'_>> = waves.pieces(step).collect();
+        if step.is_deep || !self.known(&step.topic).is_sure {
+            return self.run(step, &pieces).await;
+        }
+        let mut answers = self.add(step, &pieces).await?;
+        let mut missed = pieces;
+        let mut open = answers.iter().map(Option::is_none);
+        missed.retain(|_| open.next().unwrap_or(true));
+        if !missed.is_empty() {
+            let mut receipts = self.run(step, &missed).await?.into_iter();
+            let open = answers.iter_mut().filter(|answer| answer.is_none());
+            open.for_each(|answer| *answer = receipts.next());
+        }
+        let settle = |answer: Option<Receipt>| answer.unwrap_or(Receipt::Held);
+        Ok(answers.into_iter().map(settle).collect())
+    }
+
+    /// Adds entries of different lanes by plain commands; answers none for those whose stream is not there. Only the script
+    /// makes streams, and it alone knows for sure how many partitions there are: if somebody has made the topic anew with
+    /// another number, nothing goes where nobody reads, and the next step is the script's.
+    async fn add(&self, step: &Step, pieces: &[&Piece<'_>]) -> Result<Vec<Option<Receipt>>> {
+        let partitions = self.known(&step.topic).partitions;
+        let streams = self.core.names.streams(&step.topic, partitions);
+        let mut commands = Vec::with_capacity(pieces.len() + 1);
+        for piece in pieces {
+            let stream = streams.get(usize::from(partition(piece, partitions)));
+            let fields = fields::of_entry(piece.entry, self.mode);
+            let bytes = fields.bytes() + stream.map_or(0, String::len);
+            let mut xadd = Cmd::with_capacity(fields.len() * 2 + 4, bytes + 32);
+            xadd.arg("XADD").arg(stream).arg("NOMKSTREAM").arg("*");
+            fields.write(&mut xadd);
+            commands.push(xadd);
+        }
+        let mut get = redis::cmd("GET");
+        get.arg(self.core.names.partitions(&step.topic));
+        commands.push(get);
+        let mut answers = self.link.commands(DOING, commands, self.core.options.replicas).await?;
+        let found = answers
+            .pop()
+            .and_then(|answer| u16::from_redis_value(answer.ok()?).ok());
+        let receipts: Vec<Option<Receipt>> = answers.into_iter().map(added).collect();
+        let is_sure = found == Some(partitions) && receipts.iter().all(Option::is_some);
+        self.learn(&step.topic, |known| known.is_sure = is_sure);
+        self.trim(&step.topic, receipts.len()).await;
+        Ok(receipts)
+    }
+
+    /// Adds entries by the script.
+    async fn run(&self, step: &Step, pieces: &[&Piece<'_>]) -> Result<Vec<Receipt>> {
         for _ in 0..PLANS_MAX {
             let partitions = self.known(&step.topic).partitions;
-            let answer = self.ask(self.plan(step, &pieces, partitions)).await?;
+            let answer = self.ask(self.plan(step, pieces, partitions)).await?;
             if let Value::Int(other) = answer {
                 let partitions = u16::try_from(other).unwrap_or(partitions).max(1);
                 self.learn(&step.topic, |known| known.partitions = partitions);
                 continue;
             }
-            let receipts = self.read(step, &pieces, partitions, answer);
+            self.learn(&step.topic, |known| known.is_sure = true);
+            let receipts = self.read(step, pieces, partitions, answer);
             self.trim(&step.topic, receipts.len()).await;
             return Ok(receipts);
         }
@@ -79,19 +132,11 @@ impl Publisher {
     }
 
     async fn ask(&self, call: Call) -> Result<Value> {
-        const DOING: &str = "publish to Redis";
         let wanted = self.core.options.replicas;
         if wanted == 0 {
             return self.link.call(DOING, call).await;
         }
-        let (answer, reached) = self.link.call_and_wait(DOING, call, wanted).await?;
-        if reached < wanted {
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("{DOING}: {reached} of {wanted} replicas have it"),
-            ));
-        }
-        Ok(answer)
+        self.link.call_and_wait(DOING, call, wanted).await
     }
 
     fn plan(&self, step: &Step, pieces: &[&Piece<'_>], partitions: u16) -> Call {
@@ -105,9 +150,7 @@ impl Publisher {
                 .arg(partition(piece, partitions))
                 .arg(piece.lane)
                 .arg(fields.len() * 2);
-            for (name, value) in fields {
-                call = call.arg(name).arg(value);
-            }
+            fields.write(&mut call.command);
         }
         call
     }
@@ -135,6 +178,7 @@ impl Publisher {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).copied().unwrap_or(Known {
             partitions: self.core.options.partitions.max(1),
+            is_sure: false,
             since_trim: 0,
         })
     }
@@ -164,6 +208,18 @@ impl Publisher {
 fn partition(piece: &Piece<'_>, partitions: u16) -> u16 {
     let shard = piece.entry.event.key().shard(u32::from(partitions));
     u16::try_from(shard).unwrap_or(0)
+}
+
+/// What a command that adds an entry answered; none if there is no such stream.
+fn added(answer: RedisResult<Value>) -> Option<Receipt> {
+    match answer {
+        Ok(Value::Nil) => None,
+        Ok(_id) => Some(Receipt::Delivered),
+        Err(error) => {
+            let error = failed(DOING, error);
+            Some(refusal(error.kind(), error.report()))
+        }
+    }
 }
 
 fn refusal(kind: ErrorKind, words: String) -> Receipt {

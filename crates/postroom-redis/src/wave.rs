@@ -1,15 +1,22 @@
 //! The way of a batch: in which steps its entries go out, and what each is answered.
 //!
-//! A step takes entries of one topic, since only their keys are sure to lie on one node. A wave is one step for each topic
-//! at the same time; an entry goes in the next wave when an earlier one of its lane goes to another topic in this one.
+//! A step takes entries of one topic, since only their keys are sure to lie on one node. A wave is what is under way at the
+//! same time: a step for each topic with one entry of every lane, added by plain commands, and one with all entries of lanes
+//! that have many, added by a script, which stops a lane at an entry that fails but costs the server several times as much.
+//! An entry goes in the next wave when an earlier one of its lane is in this one and has not been answered, or goes to
+//! another topic.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use postroom::{Batch, Entry, Lane, Receipt, Topic};
 
-/// So much goes in one step: the server does nothing else meanwhile.
-const ENTRIES_MAX: usize = 500;
+/// So much goes in one script: the server does nothing else meanwhile.
+const SCRIPTED_MAX: usize = 500;
+/// And so much by plain commands.
+const PLAIN_MAX: usize = 1_000;
 const BYTES_MAX: usize = 1_000_000;
+/// A lane with more entries than this in a batch is deep: one entry after the other would be too many waves.
+const SHALLOW_MAX: usize = 8;
 
 /// A batch under way.
 #[derive(Debug)]
@@ -26,6 +33,7 @@ pub(crate) struct Waves<'a> {
 pub(crate) struct Piece<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) lane: usize,
+    is_deep: bool,
     topic: String,
     receipt: Option<Receipt>,
 }
@@ -34,6 +42,8 @@ pub(crate) struct Piece<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     pub(crate) topic: String,
+    /// Whether a lane may have several entries in it.
+    pub(crate) is_deep: bool,
     pub(crate) places: Vec<usize>,
     bytes: usize,
 }
@@ -41,17 +51,27 @@ pub(crate) struct Step {
 impl<'a> Waves<'a> {
     pub(crate) fn of(batch: &Batch<'a>, topic: &Topic) -> Self {
         let mut lanes: HashMap<Lane, usize> = HashMap::new();
-        let piece = |entry: &&'a Entry| {
-            let next = lanes.len();
+        let mut depths: Vec<usize> = Vec::new();
+        let mut piece = |entry: &&'a Entry| {
+            let lane = *lanes.entry(batch.lane(entry)).or_insert_with(|| {
+                depths.push(0);
+                depths.len() - 1
+            });
+            depths.get_mut(lane).into_iter().for_each(|depth| *depth += 1);
             Piece {
                 entry,
-                lane: *lanes.entry(batch.lane(entry)).or_insert(next),
+                lane,
+                is_deep: false,
                 topic: topic.of(&entry.event.event_type),
                 receipt: None,
             }
         };
+        let mut pieces: Vec<Piece<'a>> = batch.entries.iter().map(&mut piece).collect();
+        for piece in &mut pieces {
+            piece.is_deep = depths.get(piece.lane).is_some_and(|depth| *depth > SHALLOW_MAX);
+        }
         Self {
-            pieces: batch.entries.iter().map(piece).collect(),
+            pieces,
             stopped: HashSet::new(),
             away: None,
         }
@@ -59,16 +79,18 @@ impl<'a> Waves<'a> {
 
     /// What goes out next; nothing when the batch is through.
     pub(crate) fn next(&self) -> Vec<Step> {
-        let mut steps: BTreeMap<&str, Step> = BTreeMap::new();
+        let mut steps: BTreeMap<(&str, bool), Step> = BTreeMap::new();
         let mut waiting: HashSet<usize> = self.stopped.clone();
         let mut going: HashMap<usize, &str> = HashMap::new();
         if self.away.is_some() {
             return Vec::new();
         }
         for (at, piece) in self.open() {
-            let step = steps.entry(&piece.topic).or_default();
-            let is_elsewhere = going.get(&piece.lane).is_some_and(|topic| *topic != piece.topic);
-            if is_elsewhere || step.is_full() {
+            let step = steps
+                .entry((&piece.topic, piece.is_deep))
+                .or_insert_with(|| Step::to(piece));
+            let is_before = |topic: &&str| !piece.is_deep || *topic != piece.topic;
+            if going.get(&piece.lane).is_some_and(is_before) || step.is_full() {
                 waiting.insert(piece.lane);
             }
             if !waiting.contains(&piece.lane) {
@@ -77,11 +99,7 @@ impl<'a> Waves<'a> {
                 step.places.push(at);
             }
         }
-        let named = steps.into_iter().map(|(topic, step)| Step {
-            topic: topic.to_owned(),
-            ..step
-        });
-        named.filter(|step| !step.places.is_empty()).collect()
+        steps.into_values().filter(|step| !step.places.is_empty()).collect()
     }
 
     /// The entries of a step.
@@ -145,7 +163,73 @@ impl<'a> Waves<'a> {
 }
 
 impl Step {
+    fn to(piece: &Piece<'_>) -> Self {
+        Self {
+            topic: piece.topic.clone(),
+            is_deep: piece.is_deep,
+            ..Self::default()
+        }
+    }
+
     fn is_full(&self) -> bool {
-        self.places.len() >= ENTRIES_MAX || self.bytes >= BYTES_MAX
+        let entries_max = if self.is_deep { SCRIPTED_MAX } else { PLAIN_MAX };
+        self.places.len() >= entries_max || self.bytes >= BYTES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postroom::{Event, Ordering};
+
+    use super::*;
+
+    fn entries(keys: &str) -> Vec<Entry> {
+        let entry = |(id, key): (i64, char)| Entry {
+            id,
+            event: Event::new("t", "k", key.to_string(), postroom::parse_payload("1").unwrap()).unwrap(),
+            created_at: postroom::clock::now(),
+        };
+        (0..).zip(keys.chars()).map(entry).collect()
+    }
+
+    /// Delivers everything but the entry at `failing`; answers the places of each step, and the receipts.
+    fn run(keys: &str, failing: usize) -> (Vec<(bool, Vec<usize>)>, Vec<Receipt>) {
+        let entries = entries(keys);
+        let batch = Batch {
+            entries: &entries.iter().collect::<Vec<_>>(),
+            ordering: Ordering::Key,
+        };
+        let mut waves = Waves::of(&batch, &"t".parse().unwrap());
+        let mut sent = Vec::new();
+        loop {
+            let steps = waves.next();
+            if steps.is_empty() {
+                return (sent, waves.receipts());
+            }
+            for step in steps {
+                let answer = |at: &usize| match *at == failing {
+                    true => Receipt::Refused(String::new()),
+                    false => Receipt::Delivered,
+                };
+                waves.answered(&step, step.places.iter().map(answer).collect());
+                sent.push((step.is_deep, step.places));
+            }
+        }
+    }
+
+    #[test]
+    fn a_shallow_lane_has_one_entry_under_way_a_deep_one_all() {
+        let (sent, _) = run("aab", 99);
+        assert_eq!(sent, [(false, vec![0, 2]), (false, vec![1])]);
+        let (sent, _) = run("bxxxxxxxxx", 99);
+        assert_eq!(sent, [(false, vec![0]), (true, (1..10).collect())]);
+    }
+
+    #[test]
+    fn what_follows_a_refused_entry_on_a_shallow_lane_is_held() {
+        let (sent, receipts) = run("abaab", 2);
+        assert_eq!(sent, [(false, vec![0, 1]), (false, vec![2, 4])]);
+        assert_eq!(receipts.get(3), Some(&Receipt::Held));
+        assert_eq!(receipts.get(4), Some(&Receipt::Delivered));
     }
 }

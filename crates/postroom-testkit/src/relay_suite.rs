@@ -32,6 +32,7 @@ macro_rules! relay_suite {
             a_new_route_can_begin_at_the_head
             a_destination_gets_every_entry_in_order
             a_batch_is_no_larger_than_its_route_says
+            an_operator_in_between_repeats_no_delivery
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained

@@ -27,7 +27,14 @@ pub(crate) struct Feed {
 #[derive(Clone, Debug)]
 struct Kept {
     after: Position,
-    page: Arc<OnceCell<Page>>,
+    page: Arc<OnceCell<Held>>,
+}
+
+/// A page that was read, and how much its payloads are.
+#[derive(Clone, Debug)]
+struct Held {
+    page: Page,
+    bytes: usize,
 }
 
 /// The part of a page that a line has not seen yet.
@@ -40,6 +47,11 @@ pub(crate) struct Slice {
 impl Slice {
     pub(crate) fn entries(&self) -> &[Entry] {
         self.page.entries.get(self.begin..).unwrap_or_default()
+    }
+
+    /// Whether the page was cut off because it had enough entries, so that there are more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.page.entries.len() >= BATCH_MAX
     }
 
     /// The position behind the slice.
@@ -75,9 +87,9 @@ impl Feed {
             let mut is_mine = false;
             let read = || {
                 is_mine = true;
-                self.outbox.read(after, BATCH_MAX)
+                Held::read(&*self.outbox, after)
             };
-            let page = cell.get_or_try_init(read).await?.clone();
+            let page = cell.get_or_try_init(read).await?.page.clone();
             if page.next != after {
                 self.trim();
                 return Ok(Slice { page, begin: 0 });
@@ -99,7 +111,7 @@ impl Feed {
     fn inside_kept(&self, after: Position) -> Option<Slice> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().filter(|kept| kept.after != after).find_map(|kept| {
-            let page = kept.page.get()?;
+            let page = &kept.page.get()?.page;
             let at = page.entries.binary_search_by_key(&after.id, |entry| entry.id).ok()?;
             let is_here = Position {
                 id: after.id,
@@ -113,7 +125,7 @@ impl Feed {
         })
     }
 
-    fn cell(&self, after: Position) -> Arc<OnceCell<Page>> {
+    fn cell(&self, after: Position) -> Arc<OnceCell<Held>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = kept.iter().rev().find(|kept| kept.after == after) {
             return Arc::clone(&known.page);
@@ -139,7 +151,7 @@ impl Feed {
             .rev()
             .take(PAGES_MAX)
             .take_while(|kept| {
-                bytes += kept.page.get().map_or(0, payload_bytes);
+                bytes += kept.page.get().map_or(0, |held| held.bytes);
                 bytes <= BYTES_MAX
             })
             .count();
@@ -148,6 +160,10 @@ impl Feed {
     }
 }
 
-fn payload_bytes(page: &Page) -> usize {
-    page.entries.iter().map(|entry| entry.event.payload.get().len()).sum()
+impl Held {
+    async fn read(outbox: &dyn Outbox, after: Position) -> Result<Self> {
+        let page = outbox.read(after, BATCH_MAX).await?;
+        let bytes = page.entries.iter().map(|entry| entry.event.payload.get().len()).sum();
+        Ok(Self { page, bytes })
+    }
 }

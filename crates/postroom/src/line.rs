@@ -23,6 +23,7 @@ use crate::parked::{self, Parked, Parking};
 use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
 use crate::settle::settle;
 use crate::table;
+use crate::task;
 use crate::trace::{self, Step};
 use crate::vitals::{Counts, Vitals, Worker};
 
@@ -33,6 +34,8 @@ const PARKED_MAX: u64 = 10_000;
 const DUE_MAX: u64 = 200;
 /// Progress over entries that were not for this route is written down this often.
 const LAZY_SETTLE: Duration = Duration::from_secs(1);
+/// And over entries that a destination has: so much of them it gets again after a crash.
+const SOON_SETTLE: Duration = Duration::from_millis(50);
 
 /// What a line works with, and how it hears of news.
 #[derive(Debug)]
@@ -54,6 +57,8 @@ struct Work {
     position: Position,
     settled: Position,
     settled_at: Instant,
+    /// Delivered since then.
+    unsettled: u64,
     lanes: Lanes,
     parked: u64,
     next_due: Option<Instant>,
@@ -141,7 +146,7 @@ impl Line {
             }
         }
         if let Some(mut work) = work {
-            self.settle_lazily(&mut work, Duration::ZERO).await.unwrap_or_else(|error| {
+            self.settle_lazily(&mut work, true).await.unwrap_or_else(|error| {
                 tracing::debug!(route = %self.route.name, error = error.report(), "last progress was not written; it will be read again");
             });
         }
@@ -176,6 +181,7 @@ impl Line {
             position: cursor.position,
             settled: cursor.position,
             settled_at: Instant::now(),
+            unsettled: 0,
             lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
             parked: parked::count(&tx, &self.shard).await?,
             next_due: parked::due_in(&tx, &self.shard)
@@ -192,9 +198,7 @@ impl Line {
 
     /// Sleeps until there may be something to do.
     async fn wait(&mut self, work: Option<&Work>, stop: &CancellationToken) {
-        let lazy = work
-            .filter(|work| work.position != work.settled)
-            .map(|work| work.settled_at + LAZY_SETTLE);
+        let lazy = work.filter(|work| work.position != work.settled).map(Work::settle_at);
         let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
         // Without a live lease there is nothing to do in time; a renewal wakes the line.
         let until = lazy.into_iter().chain(due).min().filter(|_| self.is_live());
@@ -216,6 +220,7 @@ impl Line {
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         let signal = self.pulse.borrow_and_update().signal;
         if signal != work.signal {
+            self.settle_lazily(work, true).await?;
             *work = self.load(work.epoch).await?;
         }
         if !self.is_live() {
@@ -244,12 +249,13 @@ impl Line {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
         if is_stopped || work.parked >= PARKED_MAX {
             self.vitals.behind(&self.name, None);
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
         let slice = self.feed.read(work.position).await?;
         if slice.next() == work.position {
             self.vitals.moved(&self.name, Counts::default());
-            self.settle_lazily(work, LAZY_SETTLE).await?;
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
         self.advance(work, &slice).await
@@ -264,21 +270,26 @@ impl Line {
             .collect();
         if entries.is_empty() {
             work.position = slice.next();
-            self.settle_lazily(work, LAZY_SETTLE).await?;
+            self.settle_lazily(work, false).await?;
             return Ok(Turn::Moved);
         }
         let is_whole = entries.len() <= self.route.batch;
         entries.truncate(self.route.batch);
-        let is_free = |entry: &&Entry| !work.lanes.contains(&self.route.ordering.lane(entry));
+        let is_free = |entry: &&Entry| work.lanes.is_empty() || !work.lanes.contains(&self.route.ordering.lane(entry));
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
         let first = if work.probing { 1 } else { send.len() };
-        let (receipts, tx) = self.deliver(send.get(..first).unwrap_or(&send)).await?;
+        let delivering = self.deliver(send.get(..first).unwrap_or(&send));
+        let (delivered, ()) = tokio::join!(delivering, self.read_ahead(slice));
+        let (receipts, tx) = delivered?;
         let judged = pair(&entries, &send, receipts);
         let settlement = self.judge().page(&judged, &work.lanes);
         if let Some(reason) = &settlement.down {
             self.vitals.behind(&self.name, Some(reason));
             tracing::warn!(route = %self.route.name, reason, "destination unavailable");
             work.probing = true;
+            if tx.is_none() {
+                self.settle_lazily(work, true).await?;
+            }
             return Ok(Turn::Down);
         }
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
@@ -286,19 +297,44 @@ impl Line {
             Some((last, _)) => slice.after(last.id),
             None => return Ok(Turn::Idle),
         };
-        self.settle_page(work, tx, position, settlement).await?;
+        match tx {
+            None if settlement.is_plain() => self.pass(work, position, settlement.counts()).await?,
+            tx => self.settle_page(work, tx, position, settlement).await?,
+        }
         Ok(Turn::Moved)
+    }
+
+    /// Reads the page behind a full one while that is delivered; the feed keeps it.
+    async fn read_ahead(&self, slice: &Slice) {
+        if !slice.is_full() {
+            return;
+        }
+        let (feed, next) = (Arc::clone(&self.feed), slice.next());
+        let reading = task::to_end(async move { feed.read(next).await }); // beside the delivery, on another core
+        if let Err(error) = reading.await {
+            tracing::debug!(route = %self.route.name, error = error.report(), "not read ahead; it will be read in turn");
+        }
+    }
+
+    /// Goes on behind entries that were all delivered, and writes that down when it is time.
+    async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
+        work.position = position;
+        work.unsettled += counts.delivered;
+        work.probing = false;
+        self.vitals.moved(&self.name, counts);
+        self.settle_lazily(work, false).await
     }
 
     async fn settle_page(
         &self,
         work: &mut Work,
-        tx: DatabaseTransaction,
+        tx: Option<DatabaseTransaction>,
         position: Position,
-        settlement: Settlement,
+        mut settlement: Settlement,
     ) -> Result<()> {
         let parked = settlement.park.len() as u64;
         let counts = settlement.counts();
+        settlement.delivered += work.unsettled;
         let soonest = settlement
             .park
             .iter()
@@ -307,6 +343,7 @@ impl Line {
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
         let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
         settle(&tx, &self.shard, lease, position, settlement).await?;
         commit(tx).await?;
         work.settled_to(position);
@@ -360,17 +397,24 @@ impl Line {
         Ok(Turn::Moved)
     }
 
-    async fn settle_retried(&self, work: &mut Work, tx: DatabaseTransaction, settlement: Settlement) -> Result<()> {
+    async fn settle_retried(
+        &self,
+        work: &mut Work,
+        tx: Option<DatabaseTransaction>,
+        mut settlement: Settlement,
+    ) -> Result<()> {
         let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
         let counts = Counts {
             retried: counts.delivered + counts.failed,
             ..counts
         };
+        settlement.delivered += work.unsettled;
         let letters = match &self.route.from {
             Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
             Source::Outbox => Vec::new(),
         };
         let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
         let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
@@ -395,12 +439,23 @@ impl Line {
         Ok(())
     }
 
+    /// The transaction that holds effects, or a new one.
+    async fn begun(&self, tx: Option<DatabaseTransaction>) -> Result<DatabaseTransaction> {
+        match tx {
+            Some(tx) => Ok(tx),
+            None => table::begin_own(self.feed.outbox().db()).await,
+        }
+    }
+
     /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
-    /// they are to be settled.
-    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+    /// they are to be settled, if it holds effects.
+    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, Option<DatabaseTransaction>)> {
         let db = self.feed.outbox().db();
         match &self.route.to {
-            To::Subscriber(subscriber) if !send.is_empty() => subscriber.handle(db, send).await,
+            To::Subscriber(subscriber) if !send.is_empty() => {
+                let (receipts, tx) = subscriber.handle(db, send).await?;
+                Ok((receipts, Some(tx)))
+            }
             To::Destination(destination) if !send.is_empty() => {
                 let batch = Batch {
                     entries: send,
@@ -416,19 +471,19 @@ impl Line {
                     send.len(),
                     Receipt::Unavailable("the destination gave no receipt".to_owned()),
                 );
-                Ok((receipts, table::begin_own(db).await?))
+                Ok((receipts, None))
             }
-            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), table::begin_own(db).await?)),
+            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), None)),
         }
     }
 
-    /// Writes down progress over entries that were not for this shard, if that is due.
-    async fn settle_lazily(&self, work: &mut Work, after: Duration) -> Result<()> {
-        if work.position == work.settled || work.settled_at.elapsed() < after {
+    /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
+    async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
+        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
             return Ok(());
         }
         let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::advance(&tx, &self.shard, work.epoch, work.position, 0).await?;
+        cursor::advance(&tx, &self.shard, work.epoch, work.position, work.unsettled).await?;
         commit(tx).await?;
         work.settled_to(work.position);
         Ok(())
@@ -452,6 +507,13 @@ impl Work {
         self.position = position;
         self.settled = position;
         self.settled_at = Instant::now();
+        self.unsettled = 0;
+    }
+
+    /// When progress is to be written down.
+    fn settle_at(&self) -> Instant {
+        let after = if self.unsettled > 0 { SOON_SETTLE } else { LAZY_SETTLE };
+        self.settled_at + after
     }
 }
 

@@ -14,7 +14,7 @@ use crate::task;
 use crate::vitals::Vitals;
 
 /// Between two looks while events flow.
-const BUSY: Duration = Duration::from_millis(5);
+const BUSY: Duration = Duration::from_millis(3);
 /// Between two looks when nothing has come for a while: with the leases' renewal, under two queries a second.
 const IDLE: Duration = Duration::from_millis(750);
 

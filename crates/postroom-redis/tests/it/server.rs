@@ -37,13 +37,22 @@ async fn found(site: &Site, topic: &str, partitions: u16) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_in_the_middle_has_kept_what_it_took() {
+    is_killed_in_the_middle(13).await; // by the script
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_in_the_middle_has_kept_what_it_took_of_many_keys() {
+    is_killed_in_the_middle(150).await; // by plain commands
+}
+
+async fn is_killed_in_the_middle(keys: i64) {
     let mut site = private().await;
     let topic = name("orders");
     site.broker.create(&topic, 3).await.unwrap();
     let to = publisher(&site.broker, &topic);
     let (progress, mut reached) = tokio::sync::watch::channel(0);
     let publishing = async move {
-        let mut rest = entries(0, 3000, 13, 200);
+        let mut rest = entries(0, 3000, keys, 200);
         while !rest.is_empty() {
             let batch = &rest[..rest.len().min(300)];
             let receipts = deliver(&to, batch, Ordering::Key).await;
@@ -63,7 +72,7 @@ async fn a_server_killed_in_the_middle_has_kept_what_it_took() {
         site.server.as_mut().unwrap().restart().await.unwrap();
     }
     timeout(PATIENCE, tasks.join_next()).await.unwrap().unwrap().unwrap();
-    assert_whole(&found(&site, &topic, 3).await, 3000, 13);
+    assert_whole(&found(&site, &topic, 3).await, 3000, keys);
     let mut member = join(&site.broker, "group", &topic).await;
     let mut came = Vec::new();
     while came.iter().collect::<HashSet<_>>().len() < 3000 {
@@ -71,7 +80,51 @@ async fn a_server_killed_in_the_middle_has_kept_what_it_took() {
         came.extend(messages.iter().map(number));
         member.ack(&marks(&messages)).await.unwrap();
     }
-    assert_whole(&came, 3000, 13);
+    assert_whole(&came, 3000, keys);
+}
+
+/// How often the server was told to run a script.
+async fn scripts_run(site: &Site) -> usize {
+    let mut info = redis::cmd("INFO");
+    let mut client = site.client().await;
+    let stats: String = info.arg("commandstats").query_async(&mut client).await.unwrap();
+    let calls = stats.split("cmdstat_evalsha:calls=").nth(1).unwrap();
+    calls.split(',').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn many_keys_need_no_script_and_stay_in_order() {
+    let site = private().await;
+    let topic = name("orders");
+    let to = publisher(&site.broker, &topic);
+    let all = entries(0, 900, 100, 20);
+    let mut counts = Vec::new();
+    for batch in all.chunks(300) {
+        let receipts = deliver(&to, batch, Ordering::Key).await;
+        assert!(receipts.iter().all(|receipt| *receipt == Receipt::Delivered));
+        counts.push(scripts_run(&site).await);
+    }
+    assert_eq!(
+        counts[1..],
+        [counts[0]; 2],
+        "the first batch learns how many partitions there are"
+    );
+    assert_whole(&found(&site, &topic, 4).await, 900, 100);
+}
+
+#[tokio::test]
+async fn a_topic_made_anew_with_fewer_partitions_gets_everything() {
+    let site = shared().await;
+    let topic = name("orders");
+    let to = publisher(&site.broker, &topic);
+    deliver(&to, &entries(0, 50, 50, 20), Ordering::Key).await;
+    let mut client = site.client().await;
+    let keys: Vec<String> = client.keys(format!("postroom:{{{topic}}}:*")).await.unwrap();
+    client.del(keys).await.unwrap();
+    site.broker.create(&topic, 2).await.unwrap();
+    let receipts = deliver(&to, &entries(0, 50, 50, 20), Ordering::Key).await;
+    assert!(receipts.iter().all(|receipt| *receipt == Receipt::Delivered));
+    assert_whole(&found(&site, &topic, 2).await, 50, 50);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use postroom::{
     Batch, Destination, DomainEvent, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start,
-    Subscriber, To, Upcaster, table,
+    Subscriber, To, Upcaster, inspect, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
 
@@ -391,4 +391,29 @@ pub async fn a_batch_is_no_larger_than_its_route_says(fresh: Fresh) {
     office.stop().await;
     assert_eq!(*memory.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
     assert_eq!(memory.largest.load(SeqCst), 10);
+}
+
+/// What a destination has and the database does not know of yet is written down before a change by an operator is looked at:
+/// nothing comes again.
+pub async fn an_operator_in_between_repeats_no_delivery(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let memory = Arc::new(Memory::default());
+    let route = Route::new("memory", To::Destination(Arc::<Memory>::clone(&memory)));
+    office.start(office.relay().route(route));
+    let seen = || memory.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut notes = Vec::new();
+    for n in 0..20 {
+        notes.push(format!("{n:03}"));
+        office.emit(&[("a", &format!("{n:03}"))]).await;
+        office
+            .until("it is delivered", async || seen().len() >= notes.len())
+            .await;
+        for is_paused in [true, false] {
+            let changed = inspect::set_paused(&*office.store(), "memory", is_paused, "me").await;
+            changed.expect("pause or resume");
+        }
+    }
+    office.until_settled("memory").await;
+    office.stop().await;
+    assert_eq!(seen(), notes);
 }

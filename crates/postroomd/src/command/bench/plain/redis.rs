@@ -1,6 +1,5 @@
 //! The redis crate alone: `XADD` in pipelines.
 
-use std::iter::repeat_n;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -34,22 +33,18 @@ impl Client {
 
     pub(super) async fn send(&self, messages: &[Message], count: usize) -> Result<Duration> {
         let mut connection = self.connection.clone();
-        let full = self.pipeline(messages.iter().cycle().take(PIPELINE))?;
-        let rest = self.pipeline(messages.iter().cycle().take(count % PIPELINE))?;
         let begun = Instant::now();
-        for pipeline in repeat_n(&full, count / PIPELINE).chain((!rest.is_empty()).then_some(&rest)) {
+        let mut left = count;
+        while left > 0 {
+            let mut pipeline = redis::pipe();
+            for message in messages.iter().cycle().take(left.min(PIPELINE)) {
+                pipeline.add_command(self.xadd(message)?);
+            }
+            left -= pipeline.len();
             // An error of any command is an error of the whole.
             pipeline.exec_async(&mut connection).await?;
         }
         Ok(begun.elapsed())
-    }
-
-    fn pipeline<'a>(&self, messages: impl Iterator<Item = &'a Message>) -> Result<redis::Pipeline> {
-        let mut pipeline = redis::pipe();
-        for message in messages {
-            pipeline.add_command(self.xadd(message)?);
-        }
-        Ok(pipeline)
     }
 
     fn xadd(&self, message: &Message) -> Result<redis::Cmd> {
