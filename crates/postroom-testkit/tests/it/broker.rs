@@ -139,7 +139,8 @@ async fn what_is_no_event_becomes_a_dead_letter() {
     let mut broker = MemoryBroker::default();
     broker.put("t", "odd\0kind", b"not \0 json \xff").await;
     broker.put("t", "application/json", b"{}").await;
-    let subscriber = Subscriber::new("s", "**", nothing);
+    let mut subscriber = Subscriber::new("s", "**", nothing);
+    subscriber.joins_at = Start::Beginning; // the bytes are there already
     let route = subscriber.fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
@@ -152,10 +153,14 @@ async fn what_is_no_event_becomes_a_dead_letter() {
         while letters().await.len() < 2 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        stop.cancel();
         letters().await
     };
-    let (ended, letters) = tokio::join!(relay, tokio::time::timeout(Duration::from_secs(30), watch));
+    let watch = async {
+        let watched = tokio::time::timeout(Duration::from_secs(30), watch).await;
+        stop.cancel();
+        watched
+    };
+    let (ended, letters) = tokio::join!(relay, watch);
     ended.unwrap();
     let first = letters.unwrap().pop().unwrap();
     assert_eq!(first.entry.event.event_type, "postroom.unreadable.v1");

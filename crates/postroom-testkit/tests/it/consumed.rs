@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
-    DatabaseTransaction, Entry, Envelope, Error, ErrorKind, Event, Filter, Relay, Result, Retry, Subscriber, clock,
-    dead, inspect,
+    DatabaseTransaction, Entry, Envelope, Error, ErrorKind, Event, Filter, Relay, Result, Retry, Start, Subscriber,
+    clock, dead, inspect,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::memory_broker::MemoryBroker;
@@ -41,6 +41,7 @@ async fn letters(fresh: &Fresh) -> Vec<dead::DeadLetter> {
 /// Lets the subscriber work what the broker holds until it has delivered `count`.
 async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count: i64) -> inspect::RouteStatus {
     let mut subscriber = Subscriber::new("s", "**", handle);
+    subscriber.joins_at = Start::Beginning; // what the broker holds is older than the group
     subscriber.retry = Retry {
         attempts_max: Some(attempts_max),
         ..Retry::default()
@@ -52,13 +53,17 @@ async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count:
         loop {
             let status = inspect::status(&**fresh).await.unwrap();
             if let Some(route) = status.routes.into_iter().find(|route| route.delivered == count) {
-                stop.cancel();
                 return route;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let (ended, route) = tokio::join!(relay, tokio::time::timeout(DEADLINE, watch));
+    let watch = async {
+        let watched = tokio::time::timeout(DEADLINE, watch).await;
+        stop.cancel();
+        watched
+    };
+    let (ended, route) = tokio::join!(relay, watch);
     ended.unwrap();
     route.unwrap()
 }
