@@ -6,6 +6,7 @@ mod checker;
 mod emit;
 mod error;
 mod fresh;
+mod inbox;
 mod inspect;
 mod migration;
 mod pooler;
