@@ -21,8 +21,7 @@ create table if not exists postroom_outbox_parked (
   origin varchar(20) not null default 'log',
   primary key (route, id),
   key postroom_outbox_parked_due (route, shard, state, next_at),
-  key postroom_outbox_parked_key (route, shard, aggregate_type, aggregate_id, id),
-  key postroom_outbox_parked_event (event_id)
+  key postroom_outbox_parked_key (route, shard, aggregate_type, aggregate_id, id)
 ) engine=InnoDB default character set utf8mb4 collate /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Dead letters.
@@ -50,8 +49,7 @@ create table if not exists postroom_outbox_failed (
   decided_by varchar(200) null,
   primary key (dead_id),
   unique key postroom_outbox_failed_entry (route, id),
-  key postroom_outbox_failed_state (state, dead_at),
-  key postroom_outbox_failed_event (event_id)
+  key postroom_outbox_failed_state (state, dead_at)
 ) engine=InnoDB default character set utf8mb4 collate /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- The inbox.

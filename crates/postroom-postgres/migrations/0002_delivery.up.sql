@@ -26,8 +26,6 @@ create table postroom.outbox_parked (
 create index outbox_parked_due on postroom.outbox_parked (route, shard, state, next_at);
 -- What stands behind a failed entry on its key, in order.
 create index outbox_parked_key on postroom.outbox_parked (route, shard, aggregate_type, aggregate_id, id);
--- Where an event waits.
-create index outbox_parked_event on postroom.outbox_parked (event_id);
 
 create table postroom.outbox_failed (
     dead_id bigint generated always as identity primary key,
@@ -55,7 +53,6 @@ create table postroom.outbox_failed (
 );
 
 create index outbox_failed_state on postroom.outbox_failed (state, dead_at);
-create index outbox_failed_event on postroom.outbox_failed (event_id);
 
 create table postroom.event_handled (
     idempotency_key text primary key,
@@ -64,18 +61,6 @@ create table postroom.event_handled (
 
 -- For the inbox's own retention.
 create index event_handled_at on postroom.event_handled (handled_at);
-
--- Which keys of this array are in the inbox. The plan of a prepared statement is made while the inbox is small, reads all of it, and is
--- kept until somebody analyses the table: by then a busy subscriber has grown it a thousandfold. This one uses the index.
-create function postroom.handled(keys json) returns setof text
-language sql
-stable
-set enable_seqscan = off
-as $$
-    select idempotency_key
-    from postroom.event_handled
-    where idempotency_key = any (array(select json_array_elements_text(keys)))
-$$;
 
 create table postroom.outbox_replay (
     replay_id bigint generated always as identity primary key,

@@ -26,9 +26,6 @@ create index postroom_outbox_parked_due on postroom_outbox_parked (route, shard,
 -- What waits on a key, in order.
 create index postroom_outbox_parked_key on postroom_outbox_parked (route, shard, aggregate_type, aggregate_id, id);
 
--- Where an event waits.
-create index postroom_outbox_parked_event on postroom_outbox_parked (event_id);
-
 create table postroom_outbox_failed (
     dead_id integer primary key autoincrement,
     route text not null,
@@ -56,9 +53,6 @@ create table postroom_outbox_failed (
 
 -- The list of dead letters, by state and age.
 create index postroom_outbox_failed_state on postroom_outbox_failed (state, dead_at);
-
--- The letters of an event.
-create index postroom_outbox_failed_event on postroom_outbox_failed (event_id);
 
 create table postroom_event_handled (
     idempotency_key text not null primary key,

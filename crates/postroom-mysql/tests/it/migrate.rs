@@ -53,7 +53,7 @@ async fn two_processes_migrate_at_once() {
             .len()
     };
     let (one, two) = tokio::join!(up(&fresh.store), up(&other));
-    assert_eq!(one + two, 4, "each step is applied once");
+    assert_eq!(one + two, fresh.store.migrations().len(), "each step is applied once");
     fresh.gone().await;
 }
 

@@ -1,0 +1,2 @@
+drop index postroom_outbox_failed_event;
+drop index postroom_outbox_parked_event;
