@@ -12,6 +12,7 @@
 mod fixture;
 
 pub mod deliver;
+pub mod errand;
 pub mod fail;
 pub mod lease;
 pub mod operate;
@@ -35,6 +36,13 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
+        );
+        $crate::relay_suite!($fresh; errand:
+            an_errand_holds_up_its_key_alone
+            an_errand_that_is_cut_off_runs_again
+            an_errand_that_fails_is_tried_again
+            what_an_errand_emits_has_a_cause
+            an_errand_with_an_inbox_is_refused
         );
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due
