@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{HOPS_MAX, Ordering, Verdict, clock, inspect};
+use postroom::{HOPS_MAX, Ordering, Retry, Verdict, clock, inspect};
 use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 use umbra::Umbra;
@@ -44,7 +44,11 @@ fn u_06_events_are_handled_one_at_a_time_in_the_order_of_the_outbox() {
             "{}",
             subscriber.group
         );
-        assert_eq!(subscriber.retry, Umbra::default().retry, "{}", subscriber.group);
+        let expected = Retry {
+            attempts_max: if is_calendar { None } else { Some(10) },
+            ..Umbra::default().retry
+        };
+        assert_eq!(subscriber.retry, expected, "{}", subscriber.group);
     }
 }
 
@@ -187,6 +191,30 @@ async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
     let count = |event: &str| events.iter().filter(|one| *one == event).count();
     assert_eq!((count("PaymentSucceeded"), count("PaymentFailed")), (1, 3));
     assert_eq!(site.cards.charges().len(), 2);
+    site.stage.close().await;
+}
+
+/// An outage of the card API, however long, costs nobody a payment: no charge is given up.
+#[tokio::test]
+async fn a_card_api_that_is_away_for_long_makes_no_dead_letter() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let outage = std::iter::repeat_n(Play::Fall, 30);
+    let plays = [Play::Pay].into_iter().chain(outage).chain([Play::Pay]);
+    site.cards.program("visa", plays);
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.let_time_pass().await;
+    site.until_attempts("paid", 2).await;
+    site.quiet().await;
+    assert_eq!(
+        site.cards.asked(),
+        32,
+        "two payments, and thirty questions that nobody heard"
+    );
+    let letters = dead::list(site.fresh.db(), &Selection::default(), None, 1).await;
+    assert!(letters.unwrap().is_empty());
+    site.check_money().await;
     site.stage.close().await;
 }
 

@@ -33,10 +33,13 @@ mod site;
 
 mod archive;
 mod catalogue;
+mod charge;
 mod contexts;
 mod demo;
 mod failure;
 mod flow;
 mod guide;
+mod migrate;
+mod process;
 mod refusal;
 mod repeat;
