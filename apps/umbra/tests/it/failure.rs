@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{HOPS_MAX, Ordering, Retry, Verdict, clock, inspect};
+use postroom::{HOPS_MAX, Ordering, Retry, Verdict, clock, emit, inspect, table};
 use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 use umbra::Umbra;
 use umbra::alert::Gauges;
 use umbra::billing::Play;
+use umbra::billing::events::{PaymentSucceeded, SubscriptionStarted};
 use umbra::notification::dm::Sent;
 
 use crate::site::{PATIENCE, Site};
@@ -263,6 +264,46 @@ async fn u_03_the_next_attempt_is_scheduled_a_day_later() {
         "pro",
         "there is some grace"
     );
+    site.stage.close().await;
+}
+
+/// Billing hears of a guild's end after licensing, and what it says until then is late: it revives no licence.
+#[tokio::test]
+async fn a_payment_told_after_a_guild_is_gone_revives_no_licence() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    let subscription_id = site.subscription("g1", &ada).await;
+    site.until("/guilds/g1/license", |license| license["plan_code"] == "pro")
+        .await;
+    site.ok("DELETE", "/guilds/g1", json!(null)).await;
+    site.until("/guilds/g1/license", |license| license["status"] == "canceled")
+        .await;
+    site.quiet().await;
+    let before = site.get("/guilds/g1/license").await;
+
+    let tx = table::begin(site.fresh.db()).await.unwrap();
+    let succeeded = PaymentSucceeded {
+        subscription_id: subscription_id.clone(),
+        attempt_id: "late".to_owned(),
+        new_period_end: clock::now() + Duration::from_secs(90 * 86_400),
+    };
+    emit(&tx, &succeeded).await.unwrap();
+    for subscription_id in [subscription_id, "another".to_owned()] {
+        let started = SubscriptionStarted {
+            subscription_id,
+            guild_id: "g1".to_owned(),
+            plan_code: "business".to_owned(),
+        };
+        emit(&tx, &started).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    site.quiet().await;
+    assert_eq!(site.get("/guilds/g1/license").await, before);
+    let events = site.events().await;
+    assert!(!events.contains(&"LicenseExtended".to_owned()), "{events:?}");
+    let granted = events.iter().filter(|event| *event == "LicenseGranted").count();
+    assert_eq!(granted, 2, "the free one, and Pro: {events:?}");
     site.stage.close().await;
 }
 
