@@ -35,6 +35,11 @@ use notification::FakeDm;
 use notification::dm::Dm;
 use notification::handlers::Notification;
 
+/// The module's name, with which the names of its groups begin.
+const NAME: &str = "umbra";
+/// One topic: on a broker, what happens to one thing stays in order with what it leads to.
+const TOPIC: &str = "umbra-events";
+
 /// The service, with what it works through and how fast its clocks run.
 #[derive(Clone, Debug)]
 pub struct Umbra {
@@ -88,10 +93,9 @@ pub fn demo() -> Module {
 impl Umbra {
     /// The module.
     pub fn module(self) -> Module {
-        let module = Module::new("umbra")
+        let module = Module::new(NAME)
             .naming(Naming::PastTense)
-            // One topic: on a broker, what happens to one thing stays in order with what it leads to.
-            .topic("umbra-events".parse().unwrap_or_default())
+            .topic(TOPIC.parse().unwrap_or_default())
             .tables(tables())
             .routes(self.routes());
         let module = declare(module);
