@@ -51,6 +51,7 @@ macro_rules! relay_suite {
             a_replay_can_have_its_effect_again
             a_replay_respects_the_filter
             retention_removes_what_everybody_has
+            a_daily_job_runs_at_its_hour_until_nothing_is_left
             the_inbox_forgets_after_its_time
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
