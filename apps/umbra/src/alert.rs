@@ -52,10 +52,12 @@ pub const RULES: [Rule; 4] = [
 ];
 
 impl Gauges {
-    /// Measures those routes whose name begins with `prefix`. An event counts as long as any of them has not handled it, so the
-    /// route that is furthest behind tells how many there are.
-    pub fn of(status: &Status, prefix: &str) -> Self {
-        let routes = || status.routes.iter().filter(|route| route.route.starts_with(prefix));
+    /// Measures a module's routes: its subscribers, whose names begin with its own, and, where a broker stands between, the
+    /// route that publishes to its `topic`. An event counts as long as any of them has not handled it, so the route that is
+    /// furthest behind tells how many there are.
+    pub fn of(status: &Status, module: &str, topic: &str) -> Self {
+        let is_ours = |name: &str| is_named(name, module) || is_publishing(name, topic);
+        let routes = || status.routes.iter().filter(|route| is_ours(&route.route));
         let ages = routes().flat_map(|route| [route.oldest_s, route.parked_s]).flatten();
         let retrying: u64 = routes().map(|route| route.retrying).sum();
         let attempts: u64 = routes().map(|route| route.attempts).sum();
@@ -83,6 +85,18 @@ impl Gauges {
             _ => self.retry_count_mean,
         }
     }
+}
+
+/// Whether a route is named after the module: `umbra-licensing`.
+fn is_named(route: &str, module: &str) -> bool {
+    let rest = route.strip_prefix(module);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Whether a route publishes to the topic: `to-kafka-umbra-events`, as hosts name them.
+fn is_publishing(route: &str, topic: &str) -> bool {
+    let broker = route.strip_prefix("to-").and_then(|rest| rest.strip_suffix(topic));
+    broker.is_some_and(|broker| broker.len() > 1 && broker.ends_with('-'))
 }
 
 fn mean(sum: u64, count: u64) -> f64 {
@@ -141,6 +155,27 @@ mod tests {
             },
             &["retry_count_mean"],
         );
+    }
+
+    #[test]
+    fn u_08_subscribers_and_publishing_routes_are_looked_at() {
+        let check = |route: &str, is_ours: bool| {
+            let found = is_named(route, "umbra") || is_publishing(route, "umbra-events");
+            assert_eq!(found, is_ours, "{route}");
+        };
+        for route in ["umbra", "umbra-audit", "umbra-to-kafka", "to-kafka-umbra-events"] {
+            check(route, true);
+        }
+        for route in [
+            "umbrage",
+            "to-kafka",
+            "to-kafka-ledger-events",
+            "to--",
+            "to-umbra-events",
+            "ledger",
+        ] {
+            check(route, false);
+        }
     }
 
     #[test]

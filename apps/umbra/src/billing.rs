@@ -1,5 +1,6 @@
 //! Billing: cards, subscriptions, and the charges that keep them going.
 
+pub(crate) mod attempt;
 pub mod card;
 pub(crate) mod charge;
 pub(crate) mod domain;

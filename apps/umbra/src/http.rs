@@ -8,6 +8,7 @@ use postroom_host::{Host, Problem};
 use serde::Serialize;
 
 use crate::alert::{Gauges, RULES, Rule};
+use crate::{NAME, TOPIC};
 
 pub(crate) fn routes() -> Router<Host> {
     Router::new().route("/umbra/alerts", get(alerts))
@@ -22,7 +23,7 @@ struct Alerts {
 
 async fn alerts(State(host): State<Host>) -> Result<Json<Alerts>, Problem> {
     let status = inspect::status(&*host.store).await?;
-    let metrics = Gauges::of(&status, "umbra-");
+    let metrics = Gauges::of(&status, NAME, TOPIC);
     Ok(Json(Alerts {
         metrics,
         rules: &RULES,

@@ -35,6 +35,11 @@ use notification::FakeDm;
 use notification::dm::Dm;
 use notification::handlers::Notification;
 
+/// The module's name, with which the names of its groups begin.
+const NAME: &str = "umbra";
+/// One topic: on a broker, what happens to one thing stays in order with what it leads to.
+const TOPIC: &str = "umbra-events";
+
 /// The service, with what it works through and how fast its clocks run.
 #[derive(Clone, Debug)]
 pub struct Umbra {
@@ -44,13 +49,13 @@ pub struct Umbra {
     pub dm: Arc<dyn Dm>,
     /// How fast billing's clock runs.
     pub pace: Pace,
-    /// What happens to events that a subscriber fails on.
+    /// What happens to events that a subscriber fails on. Charges are tried again as often as it takes.
     pub retry: Retry,
 }
 
 impl Default for Umbra {
     /// Fakes for what lies outside; periods of 30 days, charges that fail repeated after 24 hours; events that fail tried again
-    /// after 1 min, 5 min, 15 min and then every hour, and given up at the tenth failure.
+    /// after 1 min, 5 min, 15 min and then every hour, and given up at the tenth failure; charges never.
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Self {
@@ -88,10 +93,9 @@ pub fn demo() -> Module {
 impl Umbra {
     /// The module.
     pub fn module(self) -> Module {
-        let module = Module::new("umbra")
+        let module = Module::new(NAME)
             .naming(Naming::PastTense)
-            // One topic: on a broker, what happens to one thing stays in order with what it leads to.
-            .topic("umbra-events".parse().unwrap_or_default())
+            .topic(TOPIC.parse().unwrap_or_default())
             .tables(tables())
             .routes(self.routes());
         let module = declare(module);
@@ -125,10 +129,15 @@ impl Umbra {
         billing.idempotency = Idempotency::Natural;
         let mut audit = self.subscriber("umbra-audit", catalogue(), audit::handlers::record);
         audit.idempotency = Idempotency::Upsert;
-        // One card that cannot be asked holds up no other: a lane for each subscription.
-        let mut charges = self.subscriber("umbra-charges", [ChargeRequested::TYPE], self.till());
-        charges.ordering = Ordering::Key;
-        charges.idempotency = Idempotency::Natural;
+        // One card that cannot be asked holds up no other: a lane for each subscription. And it is asked until it answers: after
+        // however long an outage, somebody may have paid.
+        let charges = Subscriber {
+            retry: Retry {
+                attempts_max: None,
+                ..self.retry.clone()
+            },
+            ..Subscriber::errand("umbra-charges", ChargeRequested::TYPE, self.till())
+        };
         [
             licensing,
             billing,
@@ -169,7 +178,7 @@ impl Umbra {
 }
 
 /// Every migration, oldest first.
-fn tables() -> [postroom::Migration; 8] {
+fn tables() -> [postroom::Migration; 9] {
     [
         guild::tables::MIGRATION,
         identity::tables::MIGRATION,
@@ -179,6 +188,7 @@ fn tables() -> [postroom::Migration; 8] {
         member::tables::MIGRATION,
         notification::tables::MIGRATION,
         audit::tables::MIGRATION,
+        billing::attempt::MIGRATION,
     ]
 }
 

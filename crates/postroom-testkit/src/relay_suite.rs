@@ -12,6 +12,7 @@
 mod fixture;
 
 pub mod deliver;
+pub mod errand;
 pub mod fail;
 pub mod lease;
 pub mod operate;
@@ -37,6 +38,13 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
         );
+        $crate::relay_suite!($fresh; errand:
+            an_errand_holds_up_its_key_alone
+            an_errand_that_is_cut_off_runs_again
+            an_errand_that_fails_is_tried_again
+            what_an_errand_emits_has_a_cause
+            an_errand_with_an_inbox_is_refused
+        );
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due
             a_cancelled_event_is_never_released
@@ -44,6 +52,7 @@ macro_rules! relay_suite {
             a_replay_can_have_its_effect_again
             a_replay_respects_the_filter
             retention_removes_what_everybody_has
+            a_daily_job_runs_at_its_hour_until_nothing_is_left
             the_inbox_forgets_after_its_time
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs

@@ -3,9 +3,8 @@
 //! Leases, parking and schedules are decided by the database's clock alone, so that relays on machines whose
 //! clocks disagree still agree on who may work and what is due.
 
-use sea_orm::DbBackend;
-use sea_orm::QueryResult;
-use sea_orm::sea_query::{Expr, Value};
+use sea_orm::sea_query::{Expr, Query, Value};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
 use std::time::Duration;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -30,6 +29,17 @@ pub(crate) fn db_now(backend: DbBackend) -> Expr {
         DbBackend::MySql => Expr::cust("utc_timestamp(6)"),
         _ => Expr::cust("strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"),
     }
+}
+
+/// The database's clock, read.
+pub(crate) async fn read_now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
+    let backend = tx.get_database_backend();
+    let doing = "read the database's clock";
+    let mut select = Query::select();
+    select.expr_as(db_now(backend), "now");
+    let row = tx.query_one(&select).await.map_err(|source| Error::db(doing, source))?;
+    let now = row.map(|row| read_stamp(&row, backend, "now")).transpose()?;
+    now.flatten().ok_or_else(|| Error::new(ErrorKind::Failed, doing))
 }
 
 /// The database's clock, moved on by `ahead`.

@@ -13,11 +13,11 @@ use futures::future::BoxFuture;
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use serde::Serialize;
-use time::OffsetDateTime;
+use time::{OffsetDateTime, Time, UtcOffset};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{db_now, db_now_plus, read_stamp};
+use crate::clock::{self, db_now, db_now_plus, read_stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inbox;
 use crate::judge::storable;
@@ -33,6 +33,8 @@ const NEXT_STEP: Duration = Duration::from_secs(1);
 const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 /// How often a job that nobody asked for looks all the same.
 const LOOK: Duration = Duration::from_secs(60);
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 type Work = Arc<dyn Fn(Arc<dyn Outbox>) -> BoxFuture<'static, Result<u64>> + Send + Sync>;
 
@@ -53,6 +55,9 @@ pub struct Job {
 pub enum When {
     /// This long after it ended last.
     Every(Duration),
+    /// Once a day, at this time in UTC by the database's clock; then every second as long as there is something to do. A day
+    /// that was missed is made up for.
+    Daily(Time),
     /// As soon as a scheduled event is due.
     ScheduleDue,
     /// When an operator has changed something; then every second as long as there is something to do.
@@ -99,6 +104,18 @@ impl Job {
                     return Ok(removed);
                 }
             }
+        })
+    }
+
+    /// The same once a day: at this time (UTC) begins the removal of what is older than `keep` by then, a small batch a second.
+    pub fn daily_retention(keep: Duration, archive: bool, at: Time) -> Self {
+        Self::new("retention", When::Daily(at), move |outbox| async move {
+            let prune = Prune {
+                keep: keep + since(at, clock::now()),
+                batch: BATCH,
+                archive,
+            };
+            task::to_end(async move { outbox.prune(&prune).await }).await
         })
     }
 
@@ -154,7 +171,9 @@ impl JobRunner {
     async fn wait(&mut self, job: &Job, did: u64, stop: &CancellationToken) -> bool {
         let time_comes = async {
             match job.when {
-                When::Signalled if did > 0 => tokio::time::sleep(NEXT_STEP).await,
+                When::Signalled | When::Daily(_) if did > 0 => tokio::time::sleep(NEXT_STEP).await,
+                // The database says whether it is time; who sleeps through it looks a minute later.
+                When::Daily(at) => tokio::time::sleep(LOOK.min(until(at, clock::now()))).await,
                 When::Signalled => {
                     let known = self.signal;
                     let news = self.pulse.wait_for(|pulse| pulse.signal != known);
@@ -241,12 +260,14 @@ impl JobRunner {
                 Some(storable(&error.report()))
             }
         };
-        let pause = match job.when {
-            When::Every(every) => every.mul_f64(0.8),
-            When::ScheduleDue | When::Signalled => Duration::ZERO,
-        };
         let tx = table::begin_own(self.outbox.db()).await?;
         let backend = tx.get_database_backend();
+        let pause = match (job.when, &outcome) {
+            (When::Every(every), _) => every.mul_f64(0.8),
+            (When::Daily(at), Ok(0)) => until(at, clock::read_now(&tx).await?),
+            (When::Daily(_), Err(_)) => LOOK,
+            (When::Daily(_) | When::ScheduleDue | When::Signalled, _) => Duration::ZERO,
+        };
         let mut update = Query::update();
         update
             .table(table::named(&tx, Table::Job))
@@ -265,6 +286,19 @@ impl JobRunner {
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// How long it is until the time of day comes next; a whole day when it is now.
+fn until(at: Time, now: OffsetDateTime) -> Duration {
+    DAY - since(at, now)
+}
+
+/// How long ago the time of day came last.
+fn since(at: Time, now: OffsetDateTime) -> Duration {
+    let now = now.to_offset(UtcOffset::UTC);
+    let today = now.replace_time(at);
+    let last = if today <= now { today } else { today - DAY };
+    (now - last).unsigned_abs()
 }
 
 /// How a job has been doing.
@@ -308,4 +342,25 @@ pub(crate) async fn statuses(tx: &sea_orm::DatabaseTransaction) -> Result<Vec<Jo
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::{datetime, time};
+
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_comes_once_a_day() {
+        let check = |now: OffsetDateTime, since_s: u64| {
+            let at = time!(04:00);
+            assert_eq!(since(at, now), Duration::from_secs(since_s), "{now}");
+            assert_eq!(until(at, now), Duration::from_secs(86_400 - since_s), "{now}");
+        };
+        check(datetime!(2026-04-13 4:00 UTC), 0);
+        check(datetime!(2026-04-13 4:00:01 UTC), 1);
+        check(datetime!(2026-04-13 3:59:59 UTC), 86_399);
+        check(datetime!(2026-03-01 0:00 UTC), 20 * 3_600);
+        check(datetime!(2026-04-13 13:30 +9), 1_800);
+    }
 }

@@ -18,6 +18,7 @@ pub mod dead;
 mod destination;
 mod emit;
 pub mod envelope;
+mod errand;
 mod error;
 mod event;
 mod feed;
@@ -56,6 +57,7 @@ pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};
 pub use emit::{append, cancel, emit, emit_at, schedule};
 pub use envelope::{Envelope, Mode};
+pub use errand::Errand;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{
     CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,

@@ -21,7 +21,7 @@ use crate::pulse::Heart;
 use crate::replay;
 use crate::route::{BATCH_MAX, Route, Source, Start, To};
 use crate::schedule;
-use crate::subscriber::Subscriber;
+use crate::subscriber::{Handling, Idempotency, Subscriber};
 use crate::table;
 use crate::vitals::{Vitals, Worker};
 
@@ -208,6 +208,7 @@ impl Relay {
             if let Source::Broker { topics, .. } = &route.from {
                 check_consumer(route, topics)?;
             }
+            check_errand(route)?;
             check_numbers(route)?;
         }
         Ok(())
@@ -259,6 +260,20 @@ fn check_numbers(route: &Route) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+fn check_errand(route: &Route) -> Result<()> {
+    match &route.to {
+        To::Subscriber(one)
+            if matches!(one.handling, Handling::Errand(_)) && one.idempotency != Idempotency::Natural =>
+        {
+            Err(Error::invalid(format!(
+                "subscriber {:?} runs errands, and no inbox keeps those from being run again; its idempotency is Natural",
+                route.name
+            )))
+        }
+        To::Subscriber(_) | To::Destination(_) => Ok(()),
+    }
 }
 
 fn check_consumer(route: &Route, topics: &[String]) -> Result<()> {

@@ -16,6 +16,7 @@ use tracing::Instrument;
 use crate::broker::Broker;
 use crate::cause::Cause;
 use crate::destination::Receipt;
+use crate::errand::Errand;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
@@ -101,6 +102,8 @@ pub enum Handling {
     Each(Box<dyn Handler>),
     /// Several at once.
     Batch(Box<dyn BatchHandler>),
+    /// One at a time for each lane, outside any transaction.
+    Errand(Box<dyn Errand>),
 }
 
 impl fmt::Debug for Handling {
@@ -108,6 +111,7 @@ impl fmt::Debug for Handling {
         f.write_str(match self {
             Self::Each(_) => "Each",
             Self::Batch(_) => "Batch",
+            Self::Errand(_) => "Errand",
         })
     }
 }
@@ -157,6 +161,15 @@ impl Subscriber {
         handler: impl BatchHandler + 'static,
     ) -> Self {
         Self::with(group, pattern, Handling::Batch(Box::new(handler)))
+    }
+
+    /// A subscriber that runs an errand for each event. No inbox keeps an errand from being run again, so its idempotency is
+    /// [`Idempotency::Natural`].
+    pub fn errand(group: impl Into<String>, pattern: impl Into<String>, errand: impl Errand + 'static) -> Self {
+        Self {
+            idempotency: Idempotency::Natural,
+            ..Self::with(group, pattern, Handling::Errand(Box::new(errand)))
+        }
     }
 
     fn with(group: impl Into<String>, pattern: impl Into<String>, handling: Handling) -> Self {
@@ -210,12 +223,16 @@ impl Subscriber {
     }
 
     /// Handles the first of these entries (at least one) and answers them, with the transaction that holds the effects still
-    /// open: the caller adds its progress and commits.
+    /// open: the caller adds its progress and commits. (That of errands holds none.)
     pub(crate) async fn handle(
         &self,
         db: &DatabaseConnection,
         entries: &[&Entry],
     ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+        if let Handling::Errand(errand) = &self.handling {
+            let receipts = self.run_errands(db, &**errand, entries).await;
+            return Ok((receipts, table::begin_own(db).await?));
+        }
         let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
         let mut reruns = 0;
         loop {
@@ -275,6 +292,10 @@ impl Subscriber {
         let (handled, fresh) = match &self.handling {
             Handling::Each(handler) => self.handle_each(tx, &**handler, (entries, &keys), &mut known).await?,
             Handling::Batch(handler) => self.handle_batch(tx, &**handler, (entries, &keys), &mut known).await?,
+            Handling::Errand(_) => {
+                let inside = Error::new(ErrorKind::Unsupported, "run an errand inside a transaction");
+                return Err(Failure::first(inside));
+            }
         };
         if self.idempotency == Idempotency::Inbox {
             let recorded = inbox::record(tx, &fresh).await;
@@ -342,7 +363,7 @@ impl Subscriber {
     }
 
     /// A handler that panics or hangs has failed, nothing more.
-    async fn guard(&self, call: impl Future<Output = Result<()>>) -> Result<()> {
+    pub(crate) async fn guard(&self, call: impl Future<Output = Result<()>>) -> Result<()> {
         match tokio::time::timeout(self.timeout, AssertUnwindSafe(call).catch_unwind()).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(Error::new(
@@ -378,7 +399,8 @@ impl Failure {
     }
 }
 
-fn refusal(error: &Error) -> Receipt {
+/// What an error of a handler is to the relay.
+pub(crate) fn refusal(error: &Error) -> Receipt {
     match error.kind() {
         ErrorKind::Invalid => Receipt::Rejected(error.report()),
         _ => Receipt::Refused(error.report()),

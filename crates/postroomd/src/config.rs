@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use time::Time;
 
 use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
@@ -88,6 +89,8 @@ pub(crate) struct Retention {
     pub(crate) outbox: Duration,
     pub(crate) inbox: Duration,
     pub(crate) archive: bool,
+    /// Absent: every minute.
+    pub(crate) daily_at: Option<Time>,
 }
 
 /// `[modules]`: what is said about each, by its name.
@@ -159,6 +162,7 @@ impl Default for Retention {
             outbox: 7 * DAY,
             inbox: 7 * DAY,
             archive: false,
+            daily_at: None,
         }
     }
 }
@@ -192,6 +196,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use time::macros::time;
+
     use super::*;
 
     fn none() -> [(String, String); 0] {
@@ -251,6 +257,7 @@ mod tests {
             [retention]
             outbox = 7
             archive = "maybe"
+            daily_at = "dawn"
             [modules.hello]
             enabled = 1
             [modules.shopping]
@@ -328,6 +335,13 @@ mod tests {
                 .inbox,
             30 * DAY
         );
+    }
+
+    #[test]
+    fn retention_is_every_minute_unless_it_has_an_hour() {
+        let daily_at = |toml| Config::read(toml, none()).unwrap().retention.daily_at;
+        assert_eq!(daily_at(""), None);
+        assert_eq!(daily_at("[retention]\ndaily_at = \"19:30\""), Some(time!(19:30)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{BrokerKind, Brokers};
-use crate::config::{Config, Destination, Route};
+use crate::config::{Config, Destination, Retention, Route};
 use crate::signal::Signals;
 
 /// How long what has begun may take to end after the first signal.
@@ -37,7 +37,7 @@ impl Daemon {
         let brokers = Brokers::open(&config.brokers)?;
         let mut relay = Relay::new(Arc::clone(store) as _)
             .lease_ttl(config.relay.lease)
-            .job(Job::retention(config.retention.outbox, config.retention.archive))
+            .job(retention(&config.retention))
             .job(Job::inbox_retention(config.retention.inbox));
         let topics = Topics::of(modules.iter());
         for route in &config.routes {
@@ -95,6 +95,13 @@ impl Daemon {
             ),
             () = signals.next() => bail!("stopped at once; the next relay delivers again what was under way"),
         }
+    }
+}
+
+fn retention(config: &Retention) -> Job {
+    match config.daily_at {
+        Some(at) => Job::daily_retention(config.outbox, config.archive, at),
+        None => Job::retention(config.outbox, config.archive),
     }
 }
 

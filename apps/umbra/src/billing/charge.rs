@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postroom::{Error, ErrorKind, Event, HOPS, Handler, Result, append, clock, emit, schedule};
-use sea_orm::DatabaseTransaction;
+use postroom::{Errand, Error, ErrorKind, Event, HOPS, Result, append, clock, emit, schedule, table};
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use time::OffsetDateTime;
 
+use super::attempt::{self, Attempt, Fate};
 use super::card::{Answer, CardApi, Charge};
 use super::domain::{After, Outcome, Pace, Subscription};
 use super::events::{
-    BILLING_KEY_ID, ChargeRequested, PaymentFailed, PaymentFailedFinal, PaymentSucceeded, SubscriptionStarted, USER_ID,
+    BILLING_KEY_ID, ChargeRequested, PaymentFailed, PaymentFailedFinal, PaymentRefunded, PaymentSucceeded,
+    SubscriptionStarted, USER_ID,
 };
 use super::tables;
 use crate::door::new_id;
@@ -23,44 +25,69 @@ pub(crate) struct Till {
     pub(crate) pace: Pace,
 }
 
-/// `umbra-charges`: charges what is due. Delivered again, or by two processes at once, it asks with the same attempt id, which
-/// is the card API's idempotency key; and an attempt that is closed stays as it is. What nobody knows the outcome of is an
-/// error, and so asked again.
+/// `umbra-charges`: charges what is due.
+///
+/// The card is asked outside any transaction, between two that are committed: the one before writes down what will be asked
+/// for, the one after what came of it. So the attempt's row says at any moment how far a charge has come, and whoever takes it
+/// up goes on from there:
+///
+/// - before the first commit nobody was asked, and a charge that nobody wants any more is dropped;
+/// - after it the card may have been asked. It is asked again, for the same and under the same key, until the answer is known,
+///   whatever has become of the subscription. A process that dies anywhere here costs one question more;
+/// - a payment that nobody wants any more goes back, in the same two steps;
+/// - after the last commit there is nothing left to do.
+///
+/// Two processes at once ask the same question and get the same answer; the second one to write it down finds it written. What
+/// nobody knows the outcome of is an error, and so asked again.
 #[async_trait]
-impl Handler for Till {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+impl Errand for Till {
+    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
         let due: ChargeRequested = event.decode()?;
-        let Some(charge) = Self::prepare(tx, &due).await? else {
-            return Ok(());
-        };
-        match self.cards.charge(&charge).await {
-            Answer::Unknown { says } => Err(Error::new(
-                ErrorKind::Failed,
-                format!("nobody knows what became of the charge {}: {says}", due.attempt_id),
-            )),
-            answer => self.settle(tx, &due, &answer).await.map(drop),
+        let mut attempt = Attempt::Open;
+        loop {
+            attempt = match attempt {
+                Attempt::Open => Self::prepare(db, &due).await?,
+                Attempt::Asked(charge) => self.ask(db, &due, &charge).await?,
+                Attempt::Refunding(charge) => self.refund(db, &due, &charge).await?,
+                Attempt::Closed => return Ok(()),
+            };
         }
     }
 }
 
 impl Till {
-    /// What to ask the card API for; `None` when there is nothing to charge any more.
-    async fn prepare(tx: &DatabaseTransaction, due: &ChargeRequested) -> Result<Option<Charge>> {
-        let Some(mut subscription) = tables::lock(tx, &due.subscription_id).await? else {
-            return Ok(None);
+    /// Looks how far the attempt has come. One whose time has just come is written down as asked, or dropped.
+    async fn prepare(db: &DatabaseConnection, due: &ChargeRequested) -> Result<Attempt> {
+        let tx = table::begin(db).await?;
+        let Some(mut subscription) = tables::lock(&tx, &due.subscription_id).await? else {
+            return Ok(Attempt::Closed);
         };
-        if !tables::is_open(tx, &due.attempt_id).await? {
-            return Ok(None);
+        let mut attempt = attempt::lock(&tx, &due.attempt_id).await?;
+        if attempt == Attempt::Open {
+            let charge = match subscription.is_to_be_charged() {
+                true => ask_for(&tx, &subscription, &due.attempt_id).await?,
+                false => None,
+            };
+            if charge.is_none() {
+                tables::save(&tx, &subscription).await?;
+                attempt::close(&tx, &due.attempt_id, Fate::Dropped).await?;
+            }
+            attempt = charge.map_or(Attempt::Closed, Attempt::Asked);
         }
-        let charge = match subscription.is_to_be_charged() {
-            true => charge_for(tx, &subscription, &due.attempt_id).await?,
-            false => None,
-        };
-        if charge.is_none() {
-            tables::save(tx, &subscription).await?;
-            tables::close_attempt(tx, &due.attempt_id, "dropped", None).await?;
+        tx.commit().await?;
+        Ok(attempt)
+    }
+
+    /// Asks the card, and writes down what it says.
+    async fn ask(&self, db: &DatabaseConnection, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
+        let answer = self.cards.charge(charge).await;
+        if let Answer::Unknown { says } = answer {
+            return Err(unknown("the charge", due, &says));
         }
-        Ok(charge)
+        let tx = table::begin(db).await?;
+        let attempt = self.settle(&tx, due, &answer).await?;
+        tx.commit().await?;
+        Ok(attempt)
     }
 
     /// Writes down what a charge came to, and what follows. An attempt that somebody else has closed is left alone.
@@ -69,40 +96,77 @@ impl Till {
         tx: &DatabaseTransaction,
         due: &ChargeRequested,
         answer: &Answer,
-    ) -> Result<Option<Subscription>> {
+    ) -> Result<Attempt> {
         let Some(mut subscription) = tables::lock(tx, &due.subscription_id).await? else {
-            return Ok(None);
+            return Ok(Attempt::Closed);
         };
-        if !tables::is_open(tx, &due.attempt_id).await? {
-            return Ok(Some(subscription));
-        }
-        let (outcome, status, code) = match answer {
-            Answer::Paid => (Outcome::Paid, "paid", None),
-            Answer::Declined { code } => (Outcome::Declined, "declined", Some(code.as_str())),
-            Answer::Unknown { .. } => return Ok(Some(subscription)),
+        let attempt = attempt::lock(tx, &due.attempt_id).await?;
+        let Attempt::Asked(charge) = attempt else {
+            return Ok(attempt);
+        };
+        let (outcome, fate) = match answer {
+            Answer::Paid => (Outcome::Paid, Fate::Paid),
+            Answer::Declined { code } => (Outcome::Declined, Fate::Declined(code)),
+            Answer::Unknown { .. } => return Ok(Attempt::Asked(charge)),
         };
         let now = from_ms(to_ms(clock::now()));
         let after = subscription.settle(outcome, now, &self.pace);
+        let (fate, attempt) = match after {
+            After::Unwanted => (Fate::Refunding, Attempt::Refunding(charge)),
+            _ => (fate, Attempt::Closed),
+        };
         tables::save(tx, &subscription).await?;
-        tables::close_attempt(tx, &due.attempt_id, status, code).await?;
+        attempt::close(tx, &due.attempt_id, fate).await?;
         announce(tx, &subscription, due, after).await?;
-        Ok(Some(subscription))
+        Ok(attempt)
+    }
+
+    /// Gives the money back, and says so. What the card's bank does not take is a dead letter at once: asking again does not
+    /// help, and a person must find another way.
+    async fn refund(&self, db: &DatabaseConnection, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
+        match self.cards.refund(charge).await {
+            Answer::Paid => {}
+            Answer::Unknown { says } => return Err(unknown("the refund", due, &says)),
+            Answer::Declined { code } => {
+                let says = format!("the refund of {} was declined: {code}", due.attempt_id);
+                return Err(Error::invalid(says));
+            }
+        }
+        let tx = table::begin(db).await?;
+        let subscription = tables::lock(&tx, &due.subscription_id).await?;
+        let attempt = attempt::lock(&tx, &due.attempt_id).await?;
+        if let (Some(subscription), Attempt::Refunding(_)) = (subscription, attempt) {
+            attempt::close(&tx, &due.attempt_id, Fate::Refunded).await?;
+            append(&tx, &[refunded(&subscription, charge)?]).await?;
+        }
+        tx.commit().await?;
+        Ok(Attempt::Closed)
     }
 }
 
-/// The charge for a subscription's next period; `None` when its card was taken away.
-pub(super) async fn charge_for(
+fn unknown(what: &str, due: &ChargeRequested, says: &str) -> Error {
+    let says = format!("nobody knows what became of {what} {}: {says}", due.attempt_id);
+    Error::new(ErrorKind::Failed, says)
+}
+
+/// Writes down what a card is about to be asked for: a subscription's next period. `None` when its card was taken away.
+pub(super) async fn ask_for(
     tx: &DatabaseTransaction,
     subscription: &Subscription,
     attempt_id: &str,
 ) -> Result<Option<Charge>> {
     let key = tables::lock_key(tx, &subscription.billing_key_id).await?;
-    let charge = |key: tables::BillingKey| Charge {
+    let Some(key) = key.filter(|key| !key.is_deleted) else {
+        return Ok(None);
+    };
+    let plan = subscription.plan_to_pay();
+    let charge = Charge {
         attempt_id: attempt_id.to_owned(),
         card_token: key.card_token,
-        amount: subscription.plan_to_pay().price(),
+        amount: plan.price(),
     };
-    Ok(key.filter(|key| !key.is_deleted).map(charge))
+    attempt::ask(tx, plan, &charge).await?;
+    Ok(Some(charge))
 }
 
 /// Says what happened, and sets the time of the next charge.
@@ -141,7 +205,7 @@ async fn announce(
             emit(tx, &PaymentFailedFinal { subscription_id }).await?;
             return Ok(());
         }
-        After::Nothing => return Ok(()),
+        After::Unwanted | After::Nothing => return Ok(()),
     };
     request(tx, &subscription.subscription_id, next_at).await?;
     Ok(())
@@ -158,6 +222,15 @@ fn started(subscription: &Subscription) -> Result<Event> {
         .header(USER_ID, &subscription.user_id))
 }
 
+fn refunded(subscription: &Subscription, charge: &Charge) -> Result<Event> {
+    let refunded = Event::of(&PaymentRefunded {
+        subscription_id: subscription.subscription_id.clone(),
+        attempt_id: charge.attempt_id.clone(),
+        amount: charge.amount,
+    })?;
+    Ok(refunded.header(USER_ID, &subscription.user_id))
+}
+
 /// Opens an attempt and sets its time. A charge is caused by the calendar, so it begins a chain of its own: a subscription that
 /// renews itself for years is no loop.
 pub(super) async fn request(
@@ -169,7 +242,7 @@ pub(super) async fn request(
         subscription_id: subscription_id.to_owned(),
         attempt_id: new_id(),
     };
-    tables::open_attempt(tx, &requested.attempt_id, subscription_id).await?;
+    attempt::open(tx, &requested.attempt_id, subscription_id).await?;
     let mut event = Event::of(&requested)?;
     event.headers.remove(HOPS);
     schedule(tx, &event, due_at).await?;

@@ -44,8 +44,8 @@ pub(crate) struct Subscription {
     pub(crate) billing_key_id: String,
     /// What for.
     pub(crate) plan: Plan,
-    /// What for from the next period on.
-    pub(crate) next_plan: Option<Plan>,
+    /// What for from then on.
+    pub(crate) next_plan: Option<(Plan, OffsetDateTime)>,
     /// How it stands.
     pub(crate) status: Status,
     /// Whether it ends with what is paid for.
@@ -93,7 +93,9 @@ pub(crate) enum After {
     Retry(OffsetDateTime),
     /// It is over.
     GivenUp,
-    /// Nothing: it never began, or ended or was stopped meanwhile.
+    /// It was paid, but ended or was stopped meanwhile: the money is to go back.
+    Unwanted,
+    /// Nothing: it never began, or is over.
     Nothing,
 }
 
@@ -133,7 +135,13 @@ impl Status {
 impl Subscription {
     /// What its next charge is for.
     pub(crate) fn plan_to_pay(&self) -> Plan {
-        self.next_plan.unwrap_or(self.plan)
+        self.next_plan_due().unwrap_or(self.plan)
+    }
+
+    /// The smaller plan, if it comes with the period that begins when this one ends.
+    fn next_plan_due(&self) -> Option<Plan> {
+        let next = self.next_plan.filter(|(_, from)| Some(*from) <= self.period_end);
+        next.map(|(plan, _)| plan)
     }
 
     /// Whether the next charge should be made. One that ends with its period ends here instead.
@@ -156,22 +164,30 @@ impl Subscription {
                 After::Renewed(self.pay_from(self.period_end.unwrap_or(now), pace))
             }
             (Status::Active | Status::PastDue, Outcome::Declined) => self.fail(now, pace),
-            (Status::Suspended | Status::Canceled | Status::Declined, _) => After::Nothing,
+            (Status::Suspended | Status::Canceled | Status::Declined, Outcome::Paid) => After::Unwanted,
+            (Status::Suspended | Status::Canceled | Status::Declined, Outcome::Declined) => After::Nothing,
         }
     }
 
     fn pay_from(&mut self, begin: OffsetDateTime, pace: &Pace) -> OffsetDateTime {
         let end = begin + pace.period;
-        self.plan = self.plan_to_pay();
-        self.next_plan = None;
+        if let Some(plan) = self.next_plan_due() {
+            self.plan = plan;
+            self.next_plan = None;
+        }
         self.status = Status::Active;
         self.period_end = Some(end);
         self.failures = 0;
         end
     }
 
+    /// One that ends with its period is not tried again: it ends.
     fn fail(&mut self, now: OffsetDateTime, pace: &Pace) -> After {
         self.failures += 1;
+        if self.cancel_at_period_end {
+            self.status = Status::Canceled;
+            return After::Nothing;
+        }
         if self.failures >= FAILURES_MAX {
             self.status = Status::Canceled;
             return After::GivenUp;
@@ -191,15 +207,18 @@ impl Subscription {
         Ok(std::mem::replace(&mut self.plan, to))
     }
 
-    /// A smaller plan, from the next period on. Answers when that is.
-    pub(crate) fn downgrade(&mut self, to: Plan) -> Result<OffsetDateTime, Refusal> {
+    /// A smaller plan, from the next period on whose charge was not asked for yet. Answers when that is.
+    pub(crate) fn downgrade(&mut self, to: Plan, is_asked: bool, pace: &Pace) -> Result<OffsetDateTime, Refusal> {
         self.check_active()?;
-        if to >= self.plan_to_pay() {
-            let says = format!("{} is not less than {}", to.code(), self.plan_to_pay().code());
+        let last = self.next_plan.map_or(self.plan, |(plan, _)| plan);
+        if to >= last {
+            let says = format!("{} is not less than {}", to.code(), last.code());
             return Err(Refusal::conflict("not_a_downgrade", says));
         }
-        self.next_plan = Some(to);
-        Ok(self.period_end.unwrap_or(OffsetDateTime::UNIX_EPOCH))
+        let end = self.period_end.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let from = if is_asked { end + pace.period } else { end };
+        self.next_plan = Some((to, from));
+        Ok(from)
     }
 
     /// The user's wish to end it, at once or with what is paid for.
@@ -242,7 +261,7 @@ impl Subscription {
         }
     }
 
-    fn not_active(&self) -> Refusal {
+    pub(crate) fn not_active(&self) -> Refusal {
         Refusal::conflict("not_active", format!("the subscription is {}", self.status.name()))
     }
 }
@@ -282,7 +301,30 @@ mod tests {
         assert_eq!(one.settle(Outcome::Declined, NOW, &pace), After::GivenUp);
         assert_eq!(one.status, Status::Canceled);
         assert_eq!(one.settle(Outcome::Declined, NOW, &pace), After::Nothing);
-        assert_eq!(one.settle(Outcome::Paid, NOW, &pace), After::Nothing);
+    }
+
+    #[test]
+    fn a_payment_that_nobody_wants_any_more_goes_back() {
+        for status in [Status::Suspended, Status::Canceled, Status::Declined] {
+            let mut one = subscription(status);
+            let as_it_was = one.clone();
+            assert_eq!(one.settle(Outcome::Paid, NOW, &Pace::default()), After::Unwanted);
+            assert_eq!(one.settle(Outcome::Declined, NOW, &Pace::default()), After::Nothing);
+            assert_eq!(one, as_it_was);
+        }
+    }
+
+    #[test]
+    fn a_charge_under_way_renews_what_is_to_end_or_ends_it() {
+        let pace = Pace::default();
+        let mut paid = subscription(Status::Active);
+        paid.cancel(true).unwrap();
+        let mut declined = paid.clone();
+        let end = NOW + pace.period;
+        assert_eq!(paid.settle(Outcome::Paid, NOW, &pace), After::Renewed(end));
+        assert!(!paid.is_to_be_charged(), "it ends with what was paid");
+        assert_eq!(declined.settle(Outcome::Declined, NOW, &pace), After::Nothing);
+        assert_eq!(declined.status, Status::Canceled);
     }
 
     #[test]
@@ -313,15 +355,36 @@ mod tests {
         let mut one = subscription(Status::Active);
         assert_eq!(one.upgrade(Plan::Pro).unwrap_err().code, "not_an_upgrade");
         assert_eq!(one.upgrade(Plan::Business).unwrap(), Plan::Pro);
-        assert_eq!(one.downgrade(Plan::Business).unwrap_err().code, "not_a_downgrade");
-        assert_eq!(one.downgrade(Plan::Pro).unwrap(), NOW);
+        let pace = Pace::default();
+        let down = |one: &mut Subscription, to| one.downgrade(to, false, &pace);
+        assert_eq!(down(&mut one, Plan::Business).unwrap_err().code, "not_a_downgrade");
+        assert_eq!(down(&mut one, Plan::Pro).unwrap(), NOW);
+        assert_eq!(down(&mut one, Plan::Pro).unwrap_err().code, "not_a_downgrade");
         assert_eq!((one.plan, one.plan_to_pay()), (Plan::Business, Plan::Pro));
-        one.settle(Outcome::Paid, NOW, &Pace::default());
+        one.settle(Outcome::Paid, NOW, &pace);
         assert_eq!((one.plan, one.next_plan), (Plan::Pro, None));
         assert_eq!(
             subscription(Status::PastDue).upgrade(Plan::Business).unwrap_err().code,
             "not_active"
         );
+    }
+
+    #[test]
+    fn a_plan_does_not_fall_with_a_period_that_is_being_paid() {
+        let pace = Pace::default();
+        let mut one = subscription(Status::Active);
+        one.upgrade(Plan::Business).unwrap();
+        let from = one.downgrade(Plan::Pro, true, &pace).unwrap();
+        assert_eq!(from, NOW + pace.period);
+        assert_eq!(
+            one.plan_to_pay(),
+            Plan::Business,
+            "also when that charge fails and is repeated"
+        );
+        one.settle(Outcome::Paid, NOW, &pace);
+        assert_eq!((one.plan, one.plan_to_pay()), (Plan::Business, Plan::Pro));
+        one.settle(Outcome::Paid, from, &pace);
+        assert_eq!((one.plan, one.next_plan), (Plan::Pro, None));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::catalog::catalog;
 
 /// The header of [`SubscriptionStarted`] that names the card it is paid with: licensing needs it when a card goes.
 pub const BILLING_KEY_ID: &str = "billingkeyid";
-/// The header of [`SubscriptionStarted`] that names who pays: notification needs it to tell them.
+/// The header of [`SubscriptionStarted`] and [`PaymentRefunded`] that names who pays: notification needs it to tell them.
 pub const USER_ID: &str = "userid";
 
 /// A user's card can be charged from now on.
@@ -69,6 +69,18 @@ pub struct PaymentFailed {
 pub struct PaymentFailedFinal {
     /// The subscription.
     pub subscription_id: String,
+}
+
+/// A payment was given back: it turned out to have succeeded when its subscription had ended or been stopped. The header `userid`
+/// names who paid.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PaymentRefunded {
+    /// The subscription.
+    pub subscription_id: String,
+    /// The charge.
+    pub attempt_id: String,
+    /// How much, in won.
+    pub amount: i64,
 }
 
 /// A user canceled a subscription, or its guild is gone.
@@ -135,5 +147,6 @@ catalog! {
     SubscriptionSuspended of "subscription" by subscription_id,
     PlanUpgraded of "subscription" by subscription_id,
     PlanDowngraded of "subscription" by subscription_id,
+    PaymentRefunded of "subscription" by subscription_id,
     ChargeRequested of "subscription" by subscription_id,
 }

@@ -10,7 +10,8 @@ use super::card::{Answer, CardApi, Charge};
 /// A card API for tests and for trying things out. What it remembers lives as long as the process.
 ///
 /// A card does what it was programmed to ([`FakeCards::program`]). Others go by their token: `declined` is always declined,
-/// `expires` is charged once and declined from then on, `lost` is charged and the first answer lost; any other is charged.
+/// `expires` is charged once and declined from then on, `lost` is charged and the first answer lost; any other is charged. Money
+/// goes back to every card, unless [`FakeCards::program_refunds`] says otherwise.
 #[derive(Debug, Default)]
 pub struct FakeCards(Mutex<State>);
 
@@ -29,29 +30,59 @@ pub enum Play {
 
 #[derive(Debug, Default)]
 struct State {
+    charges: Book,
+    refunds: Book,
+    are_answers_lost: bool,
+}
+
+/// One kind of question, and what came of each.
+#[derive(Debug, Default)]
+struct Book {
     /// What each card will do, the last play again and again.
     programs: HashMap<String, VecDeque<Play>>,
-    /// What became of each attempt.
-    outcomes: HashMap<String, Answer>,
-    charges: Vec<Charge>,
+    /// What each attempt asked for, and what became of it.
+    outcomes: HashMap<String, (Charge, Answer)>,
+    /// Where money was moved, oldest first.
+    paid: Vec<Charge>,
     asked: u64,
 }
 
 impl FakeCards {
     /// Says what a card does at its next attempts; the last of these it does for ever.
     pub fn program(&self, card_token: &str, plays: impl IntoIterator<Item = Play>) {
-        let plays = plays.into_iter().collect();
-        self.state().programs.insert(card_token.to_owned(), plays);
+        self.state().charges.program(card_token, plays.into_iter().collect());
+    }
+
+    /// Says what a card does when its money is to go back.
+    pub fn program_refunds(&self, card_token: &str, plays: impl IntoIterator<Item = Play>) {
+        self.state().refunds.program(card_token, plays.into_iter().collect());
+    }
+
+    /// As long as answers are lost, everything is done that is asked for, and nobody hears of it.
+    pub fn lose_answers(&self, are_lost: bool) {
+        self.state().are_answers_lost = are_lost;
     }
 
     /// Every charge that was made, oldest first.
     pub fn charges(&self) -> Vec<Charge> {
-        self.state().charges.clone()
+        self.state().charges.paid.clone()
     }
 
-    /// How often anybody asked.
+    /// Every charge whose money went back, oldest first.
+    pub fn refunds(&self) -> Vec<Charge> {
+        self.state().refunds.paid.clone()
+    }
+
+    /// What was charged and did not go back, in won.
+    pub fn balance(&self) -> i64 {
+        let state = self.state();
+        let sum = |book: &Book| book.paid.iter().map(|charge| charge.amount).sum::<i64>();
+        sum(&state.charges) - sum(&state.refunds)
+    }
+
+    /// How often anybody asked for a charge.
     pub fn asked(&self) -> u64 {
-        self.state().asked
+        self.state().charges.asked
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -63,21 +94,54 @@ impl FakeCards {
 impl CardApi for FakeCards {
     async fn charge(&self, charge: &Charge) -> Answer {
         let mut state = self.state();
-        state.asked += 1;
-        if let Some(outcome) = state.outcomes.get(&charge.attempt_id) {
-            return outcome.clone();
-        }
-        let play = state.next_play(&charge.card_token);
-        state.perform(play, charge)
+        let answer = state.charges.ask(charge, || plays_of(&charge.card_token));
+        state.say(answer)
+    }
+
+    async fn refund(&self, charge: &Charge) -> Answer {
+        let mut state = self.state();
+        let answer = match state.charges.paid.contains(charge) {
+            true => state.refunds.ask(charge, || vec![Play::Pay]),
+            false => Answer::Declined {
+                code: "NOT_CHARGED".to_owned(),
+            },
+        };
+        state.say(answer)
     }
 }
 
 impl State {
-    fn next_play(&mut self, card_token: &str) -> Play {
+    fn say(&self, answer: Answer) -> Answer {
+        match self.are_answers_lost {
+            true => unknown("the card API did not answer in time"),
+            false => answer,
+        }
+    }
+}
+
+impl Book {
+    fn program(&mut self, card_token: &str, plays: VecDeque<Play>) {
+        self.programs.insert(card_token.to_owned(), plays);
+    }
+
+    /// What was answered before, if the same was asked before; otherwise what the card's program says.
+    fn ask(&mut self, charge: &Charge, unless_programmed: impl FnOnce() -> Vec<Play>) -> Answer {
+        self.asked += 1;
+        match self.outcomes.get(&charge.attempt_id) {
+            Some((known, outcome)) if known == charge => outcome.clone(),
+            Some(_) => unknown("this key was used for another charge"),
+            None => {
+                let play = self.next_play(&charge.card_token, unless_programmed);
+                self.perform(play, charge)
+            }
+        }
+    }
+
+    fn next_play(&mut self, card_token: &str, unless_programmed: impl FnOnce() -> Vec<Play>) -> Play {
         let program = self
             .programs
             .entry(card_token.to_owned())
-            .or_insert_with(|| plays_of(card_token).into());
+            .or_insert_with(|| unless_programmed().into());
         let play = program.front().cloned().unwrap_or(Play::Pay);
         if program.len() > 1 {
             program.pop_front();
@@ -86,7 +150,6 @@ impl State {
     }
 
     fn perform(&mut self, play: Play, charge: &Charge) -> Answer {
-        let unknown = |says: &str| Answer::Unknown { says: says.to_owned() };
         let (outcome, answer) = match play {
             Play::Fall => return unknown("the card API cannot be reached"),
             Play::Decline(code) => (Answer::Declined { code: code.to_owned() }, None),
@@ -94,11 +157,16 @@ impl State {
             Play::Lose => (Answer::Paid, Some(unknown("the card API did not answer in time"))),
         };
         if outcome == Answer::Paid {
-            self.charges.push(charge.clone());
+            self.paid.push(charge.clone());
         }
-        self.outcomes.insert(charge.attempt_id.clone(), outcome.clone());
+        let known = (charge.clone(), outcome.clone());
+        self.outcomes.insert(charge.attempt_id.clone(), known);
         answer.unwrap_or(outcome)
     }
+}
+
+fn unknown(says: &str) -> Answer {
+    Answer::Unknown { says: says.to_owned() }
 }
 
 /// What a card does that nobody programmed.
@@ -108,5 +176,57 @@ fn plays_of(card_token: &str) -> Vec<Play> {
         "expires" => vec![Play::Pay, Play::Decline("EXPIRED_CARD")],
         "lost" => vec![Play::Lose, Play::Pay],
         _ => vec![Play::Pay],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(attempt_id: &str, amount: i64) -> Charge {
+        Charge {
+            attempt_id: attempt_id.to_owned(),
+            card_token: "visa".to_owned(),
+            amount,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_is_charged_once_and_for_one_amount() {
+        let cards = FakeCards::default();
+        assert_eq!(cards.charge(&charge("a", 9_900)).await, Answer::Paid);
+        assert_eq!(cards.charge(&charge("a", 9_900)).await, Answer::Paid);
+        let other = cards.charge(&charge("a", 29_900)).await;
+        assert!(matches!(other, Answer::Unknown { .. }), "{other:?}");
+        assert_eq!((cards.charges(), cards.balance()), (vec![charge("a", 9_900)], 9_900));
+    }
+
+    #[tokio::test]
+    async fn what_was_charged_goes_back_once() {
+        let cards = FakeCards::default();
+        let refused = cards.refund(&charge("a", 9_900)).await;
+        assert!(
+            matches!(refused, Answer::Declined { .. }),
+            "nothing was charged: {refused:?}"
+        );
+        cards.charge(&charge("a", 9_900)).await;
+        cards.program_refunds("visa", [Play::Fall, Play::Lose, Play::Decline("CLOSED")]);
+        for is_back in [false, true, true] {
+            let answer = cards.refund(&charge("a", 9_900)).await;
+            assert_eq!(cards.refunds().len(), usize::from(is_back), "{answer:?}");
+        }
+        assert_eq!(cards.refund(&charge("a", 9_900)).await, Answer::Paid);
+        assert_eq!(cards.balance(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_lost_is_given_later() {
+        let cards = FakeCards::default();
+        cards.lose_answers(true);
+        let lost = cards.charge(&charge("a", 9_900)).await;
+        assert!(matches!(lost, Answer::Unknown { .. }), "{lost:?}");
+        cards.lose_answers(false);
+        assert_eq!(cards.charge(&charge("a", 9_900)).await, Answer::Paid);
+        assert_eq!(cards.charges().len(), 1);
     }
 }

@@ -4,6 +4,7 @@ use postroom::{DomainEvent, Event, Result, clock, emit, table};
 use postroom_host::Problem;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 
+use super::attempt::{self, Attempt};
 use super::card::{Answer, Charge};
 use super::charge::{self, Till};
 use super::domain::{Status, Subscription};
@@ -73,7 +74,7 @@ pub(crate) async fn open(
     tables::insert(tx, &subscription).await?;
     let ask_at = clock::now() + till.pace.ask_after;
     let due = charge::request(tx, &subscription.subscription_id, ask_at).await?;
-    let charge = charge::charge_for(tx, &subscription, &due.attempt_id).await?;
+    let charge = charge::ask_for(tx, &subscription, &due.attempt_id).await?;
     Ok((due, charge.ok_or_else(no_key)?))
 }
 
@@ -81,7 +82,8 @@ fn no_key() -> Refusal {
     Refusal::conflict("no_billing_key", "this user has no billing key; issue one first")
 }
 
-/// Asks for the first charge, outside any transaction, and writes down what came of it.
+/// Asks for the first charge, outside any transaction, and writes down what came of it. What is left to do then, the schedule
+/// does.
 pub(crate) async fn charge_first(
     db: &DatabaseConnection,
     till: &Till,
@@ -89,13 +91,14 @@ pub(crate) async fn charge_first(
 ) -> Result<Subscription, Problem> {
     let answer = till.cards.charge(&charge).await;
     let tx = table::begin(db).await?;
-    let settled = till.settle(&tx, &due, &answer).await?;
+    till.settle(&tx, &due, &answer).await?;
+    let subscription = tables::find(&tx, &due.subscription_id).await?;
     commit(tx).await?;
     if let Answer::Declined { code } = answer {
         let says = format!("the card was declined: {code}");
         return Err(Refusal::new(Kind::Unpaid, "card_declined", says).into());
     }
-    Ok(settled.ok_or_else(unknown)?)
+    Ok(subscription.ok_or_else(unknown)?)
 }
 
 pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
@@ -111,9 +114,14 @@ pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> R
     Ok(subscription)
 }
 
-pub(super) async fn downgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
+pub(super) async fn downgrade(
+    tx: &DatabaseTransaction,
+    till: &Till,
+    (id, plan): (&str, Plan),
+) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
-    let effective_at = subscription.downgrade(plan)?;
+    let is_asked = matches!(attempt::newest(tx, id).await?, Attempt::Asked(_));
+    let effective_at = subscription.downgrade(plan, is_asked, &till.pace)?;
     tables::save(tx, &subscription).await?;
     let downgraded = PlanDowngraded {
         subscription_id: id.to_owned(),

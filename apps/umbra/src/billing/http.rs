@@ -82,7 +82,7 @@ impl From<Subscription> for Json<Shown> {
             guild_id: subscription.guild_id,
             user_id: subscription.user_id,
             plan_code: subscription.plan.code(),
-            next_plan_code: subscription.next_plan.map(Plan::code),
+            next_plan_code: subscription.next_plan.map(|(plan, _)| plan.code()),
             status: subscription.status.name(),
             cancel_at_period_end: subscription.cancel_at_period_end,
             period_end: subscription.period_end,
@@ -114,7 +114,8 @@ async fn delete_key(State(host): State<Host>, Path(billing_key_id): Path<String>
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// 201 when it is paid; 202 when nobody knows yet, and the answer is found out later.
+/// 201 when it is paid; 202 when nobody knows yet, and the answer is found out later. One that was stopped before its answer
+/// came is a conflict, and the money goes back.
 async fn start(
     State(host): State<Host>,
     Extension(till): Extension<Till>,
@@ -130,7 +131,8 @@ async fn start(
     let subscription = handlers::charge_first(host.store.db(), &till, charge).await?;
     let code = match subscription.status {
         Status::Pending => StatusCode::ACCEPTED,
-        _ => StatusCode::CREATED,
+        Status::Active | Status::PastDue => StatusCode::CREATED,
+        Status::Suspended | Status::Canceled | Status::Declined => return Err(subscription.not_active().into()),
     };
     Ok((code, subscription.into()))
 }
@@ -149,12 +151,13 @@ async fn upgrade(
 
 async fn downgrade(
     State(host): State<Host>,
+    Extension(till): Extension<Till>,
     Path(subscription_id): Path<String>,
     Body(wanted): Body<ChangePlan>,
 ) -> Result<Json<Shown>, Problem> {
     let plan = Plan::paid(&wanted.plan_code)?;
     let tx = host.begin().await?;
-    let subscription = handlers::downgrade(&tx, &subscription_id, plan).await?;
+    let subscription = handlers::downgrade(&tx, &till, (&subscription_id, plan)).await?;
     commit(tx).await?;
     Ok(subscription.into())
 }

@@ -1,4 +1,4 @@
-//! The tables of cards, subscriptions and charges.
+//! The tables of cards and subscriptions.
 
 use postroom::{Error, ErrorKind, Migration, Result};
 use sea_orm::sea_query::{Expr, ExprTrait};
@@ -17,8 +17,6 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const KEY: &str = "umbra_billing_key";
 const SUBSCRIPTION: &str = "umbra_subscription";
-const ATTEMPT: &str = "umbra_attempt";
-const OPEN: &str = "open";
 
 /// A card that may be charged.
 #[derive(Clone, Debug)]
@@ -80,7 +78,8 @@ fn state(subscription: &Subscription) -> Vec<Cell> {
     vec![
         cell("live_guild_id", live),
         cell("plan_code", subscription.plan.code()),
-        cell("next_plan_code", subscription.next_plan.map(Plan::code)),
+        cell("next_plan_code", subscription.next_plan.map(|(plan, _)| plan.code())),
+        cell("next_plan_from_ms", subscription.next_plan.map(|(_, from)| to_ms(from))),
         cell("status", subscription.status.name()),
         cell("cancel_at_period_end", subscription.cancel_at_period_end),
         cell("period_end_ms", subscription.period_end.map(to_ms)),
@@ -116,34 +115,6 @@ pub(super) async fn of_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Re
     rows.into_iter().map(read).collect()
 }
 
-pub(super) async fn open_attempt(tx: &DatabaseTransaction, attempt_id: &str, subscription_id: &str) -> Result<()> {
-    let row = vec![
-        cell("attempt_id", attempt_id),
-        cell("subscription_id", subscription_id),
-        cell("status", OPEN),
-    ];
-    rows::insert(tx, ATTEMPT, row).await
-}
-
-/// Whether nobody has written down what became of an attempt.
-pub(super) async fn is_open(tx: &DatabaseTransaction, attempt_id: &str) -> Result<bool> {
-    let row = rows::lock(tx, ATTEMPT, ("attempt_id", attempt_id)).await?;
-    let status: Option<String> = row.map(|row| row.try_get("", "status")).transpose()?;
-    Ok(status.as_deref() == Some(OPEN))
-}
-
-/// Writes down what became of an attempt.
-pub(super) async fn close_attempt(
-    tx: &DatabaseTransaction,
-    attempt_id: &str,
-    status: &str,
-    code: Option<&str>,
-) -> Result<()> {
-    let cells = vec![cell("status", status), cell("decline_code", code)];
-    rows::change(tx, ATTEMPT, cells, Expr::col("attempt_id").eq(attempt_id)).await?;
-    Ok(())
-}
-
 fn read_key(row: QueryResult) -> Result<BillingKey> {
     Ok(BillingKey {
         billing_key_id: row.try_get("", "billing_key_id")?,
@@ -157,13 +128,14 @@ fn read(row: QueryResult) -> Result<Subscription> {
     let subscription_id: String = row.try_get("", "subscription_id")?;
     let broken = || Error::new(ErrorKind::Failed, format!("read the subscription {subscription_id}"));
     let next_plan: Option<String> = row.try_get("", "next_plan_code")?;
+    let next_from: Option<i64> = row.try_get("", "next_plan_from_ms")?;
     let period_end: Option<i64> = row.try_get("", "period_end_ms")?;
     Ok(Subscription {
         guild_id: row.try_get("", "guild_id")?,
         user_id: row.try_get("", "user_id")?,
         billing_key_id: row.try_get("", "billing_key_id")?,
         plan: Plan::of(&row.try_get::<String>("", "plan_code")?).ok_or_else(broken)?,
-        next_plan: next_plan.as_deref().and_then(Plan::of),
+        next_plan: next_plan.as_deref().and_then(Plan::of).zip(next_from.map(from_ms)),
         status: Status::of(&row.try_get::<String>("", "status")?).ok_or_else(broken)?,
         cancel_at_period_end: row.try_get("", "cancel_at_period_end")?,
         period_end: period_end.map(from_ms),

@@ -97,9 +97,15 @@ impl License {
         follow(&mut self.guild_event_id, event_id)
     }
 
-    /// Whether an event of its subscriptions is news to it.
+    /// Whether an event of its subscriptions is news to it. To one that is over nothing is: its guild is gone for ever, and a
+    /// payment that is told late revives nothing.
     pub(crate) fn follow_subscription(&mut self, event_id: &str) -> bool {
-        follow(&mut self.subscription_event_id, event_id)
+        !self.is_over() && follow(&mut self.subscription_event_id, event_id)
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.status == Status::Canceled
     }
 
     /// The bot is back: a licence that stood still is a free one.
@@ -203,6 +209,18 @@ mod tests {
         assert!(license.follow_guild("3"));
         assert!(!license.follow_guild("2"));
         assert!(license.follow_subscription("2"), "each has an order of its own");
+    }
+
+    #[test]
+    fn a_licence_that_is_over_follows_no_subscription() {
+        let mut license = pro();
+        assert!(license.follow_subscription("2"));
+        license.suspend();
+        assert!(license.follow_subscription("3"), "whoever subscribes anew has it again");
+        license.cancel();
+        let over = license.clone();
+        assert!(!license.follow_subscription("4"));
+        assert_eq!(license, over);
     }
 
     #[test]

@@ -159,11 +159,12 @@ async fn cancel(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// A payment makes the licence last longer, and brings a smaller plan into effect that was announced for it.
+/// A payment makes the licence last longer, unless it is over, and brings a smaller plan into effect that was announced for it.
 async fn extend(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     let succeeded: PaymentSucceeded = event.decode()?;
     let until = succeeded.new_period_end;
-    let Some(license) = tables::lock(tx, ("subscription_id", &succeeded.subscription_id)).await? else {
+    let license = tables::lock(tx, ("subscription_id", &succeeded.subscription_id)).await?;
+    let Some(license) = license.filter(|license| !license.is_over()) else {
         return Ok(());
     };
     if !tables::extend(tx, &license, until).await? {

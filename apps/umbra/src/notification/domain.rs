@@ -66,6 +66,11 @@ pub(crate) fn payment_failed(retry_count: u32) -> String {
     format!("Payment failed ({retry_count} of 3), we will try again in 24 hours")
 }
 
+/// What is said when a payment goes back.
+pub(crate) fn refunded(amount: i64) -> String {
+    format!("Your payment of {amount} won was returned")
+}
+
 /// Why something stands still, for people.
 pub(crate) fn reason(code: &str) -> &str {
     match code {

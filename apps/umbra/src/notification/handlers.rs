@@ -9,20 +9,22 @@ use postroom::{DomainEvent, Error, ErrorKind, Event, Handler, Result};
 use sea_orm::DatabaseTransaction;
 
 use super::dm::{Dm, Message, Sent};
-use super::domain::{Address, canceled, payment_failed, plan_name, reason};
+use super::domain::{Address, canceled, payment_failed, plan_name, reason, refunded};
 use super::tables::{self, Notice};
 use crate::billing::events::{
-    PaymentFailed, PaymentFailedFinal, PlanDowngraded, PlanUpgraded, SubscriptionCanceled, SubscriptionStarted, USER_ID,
+    PaymentFailed, PaymentFailedFinal, PaymentRefunded, PlanDowngraded, PlanUpgraded, SubscriptionCanceled,
+    SubscriptionStarted, USER_ID,
 };
 use crate::guild::events::{BotInstalled, GuildOwnerChanged};
 use crate::licensing::events::{LicenseDowngraded, LicenseGranted, LicenseSuspended};
 use crate::recovery::events::{AntiNukeActioned, AntiNukeTriggered, RestoreCompleted, RestoreFailed, RestoreStarted};
 
 /// The events that bring a message.
-pub(crate) const NOTICES: [&str; 13] = [
+pub(crate) const NOTICES: [&str; 14] = [
     SubscriptionStarted::TYPE,
     PaymentFailed::TYPE,
     PaymentFailedFinal::TYPE,
+    PaymentRefunded::TYPE,
     SubscriptionCanceled::TYPE,
     PlanUpgraded::TYPE,
     PlanDowngraded::TYPE,
@@ -105,10 +107,14 @@ async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
         }
         SubscriptionStarted::TYPE => {
             let started: SubscriptionStarted = event.decode()?;
-            let payer = event.headers.get(USER_ID).map(|user_id| Address::user(user_id));
-            let payer = payer.unwrap_or_else(|| Address::guild(&started.guild_id));
+            let payer = payer(event).unwrap_or_else(|| Address::guild(&started.guild_id));
             (Address::subscription(&started.subscription_id), payer)
         }
+        // A subscription whose first payment went back never started.
+        PaymentRefunded::TYPE => match payer(event) {
+            Some(payer) => (Address::subscription(&event.aggregate_id), payer),
+            None => return Ok(()),
+        },
         LicenseGranted::TYPE => {
             let granted: LicenseGranted = event.decode()?;
             (Address::license(&granted.license_id), Address::guild(&granted.guild_id))
@@ -123,6 +129,10 @@ async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
         _ => return Ok(()),
     };
     tables::learn(tx, &from, &to, &event.id.to_string()).await
+}
+
+fn payer(event: &Event) -> Option<Address> {
+    event.headers.get(USER_ID).map(|user_id| Address::user(user_id))
 }
 
 /// What to say to whom, if anything.
@@ -179,6 +189,7 @@ fn subscription_notice(event: &Event) -> Result<Option<(Address, String)>> {
         }
         PaymentFailed::TYPE => payment_failed(event.decode::<PaymentFailed>()?.retry_count),
         PaymentFailedFinal::TYPE => "Subscription canceled: payment failed four times".to_owned(),
+        PaymentRefunded::TYPE => refunded(event.decode::<PaymentRefunded>()?.amount),
         SubscriptionCanceled::TYPE => canceled(event.decode::<SubscriptionCanceled>()?.cancel_at_period_end),
         PlanUpgraded::TYPE => format!("Upgraded to {}", plan_name(&event.decode::<PlanUpgraded>()?.new_plan)),
         PlanDowngraded::TYPE => {

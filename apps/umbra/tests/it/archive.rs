@@ -1,20 +1,25 @@
 //! Published events go into the archive, and there they stay as they were.
 
+use std::mem;
 use std::time::Duration;
 
 use postroom::replay::{self, Range, Replay};
 use postroom::table::{Table, named};
-use postroom::{ErrorKind, Prune};
+use postroom::{ErrorKind, Job, Prune, clock};
 use postroom_testkit::Fresh;
-use sea_orm::ConnectionTrait;
+use postroom_testkit::stage::Stage;
 use sea_orm::sea_query::{Asterisk, Expr, Query};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::site::{PATIENCE, Site};
+use crate::site::{PATIENCE, Site, umbra};
 
 on_each_database! {
     archived: u_07_archived_events_are_read_only_sqlite, u_07_archived_events_are_read_only_postgres,
         u_07_archived_events_are_read_only_mariadb;
+    daily: u_07_events_are_archived_once_a_day_sqlite, u_07_events_are_archived_once_a_day_postgres,
+        u_07_events_are_archived_once_a_day_mariadb;
 }
 
 const DAYS_30: Duration = Duration::from_secs(30 * 86_400);
@@ -70,6 +75,57 @@ async fn archived(fresh: Fresh) {
     assert_eq!(site.rows().await, before);
     assert_eq!(count(&site).await, emitted);
     site.stage.close().await;
+}
+
+/// What is old enough when the hour comes is archived then; what comes later waits for the next day.
+async fn daily(fresh: Fresh) {
+    let mut site = Site::open(fresh).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.quiet().await;
+    let old = site.events().await.len();
+
+    let hour = clock::now() + Duration::from_secs(5);
+    let job = Job::daily_retention(Duration::ZERO, true, hour.time());
+    let stage = Stage::open(site.fresh.store(), vec![umbra().0.module().job(job)], None).await;
+    mem::replace(&mut site.stage, stage).close().await;
+    loop {
+        let early = count(&site).await;
+        if clock::now() >= hour {
+            break;
+        }
+        assert_eq!(early, 0, "it is not time");
+        sleep(Duration::from_millis(100)).await;
+    }
+    site.post("/guilds/g1/kick", json!(null)).await;
+    let deadline = Instant::now() + PATIENCE;
+    while count(&site).await < old || !waits_for_tomorrow(&site).await {
+        assert!(
+            Instant::now() < deadline,
+            "{} of {old} are archived",
+            count(&site).await
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(count(&site).await, old);
+    assert!(site.events().await.contains(&"BotKicked".to_owned()));
+    site.stage.close().await;
+}
+
+/// Whether the archive's next run is most of a day away.
+async fn waits_for_tomorrow(site: &Site) -> bool {
+    let (table, in_hours) = match site.fresh.db().get_database_backend() {
+        DbBackend::Postgres => ("postroom.outbox_job", "clock_timestamp() + interval '20 hours'"),
+        DbBackend::MySql => ("postroom_outbox_job", "utc_timestamp(6) + interval 20 hour"),
+        _ => (
+            "postroom_outbox_job",
+            "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+20 hours')",
+        ),
+    };
+    let sql = format!("select name from {table} where name = 'retention' and next_at > {in_hours}");
+    let statement = Statement::from_string(site.fresh.db().get_database_backend(), sql);
+    site.fresh.db().query_one_raw(statement).await.unwrap().is_some()
 }
 
 /// How many events are archived.

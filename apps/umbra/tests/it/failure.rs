@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{HOPS_MAX, Ordering, Verdict, clock, inspect};
-use postroom_testkit::{Fresh, fresh};
+use postroom::{HOPS_MAX, Ordering, Retry, Verdict, clock, emit, table};
+use postroom_testkit::fresh;
 use serde_json::json;
 use umbra::Umbra;
-use umbra::alert::Gauges;
 use umbra::billing::Play;
+use umbra::billing::events::{PaymentSucceeded, SubscriptionStarted};
 use umbra::notification::dm::Sent;
 
 use crate::site::{PATIENCE, Site};
@@ -44,7 +44,11 @@ fn u_06_events_are_handled_one_at_a_time_in_the_order_of_the_outbox() {
             "{}",
             subscriber.group
         );
-        assert_eq!(subscriber.retry, Umbra::default().retry, "{}", subscriber.group);
+        let expected = Retry {
+            attempts_max: if is_calendar { None } else { Some(10) },
+            ..Umbra::default().retry
+        };
+        assert_eq!(subscriber.retry, expected, "{}", subscriber.group);
     }
 }
 
@@ -190,6 +194,30 @@ async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
     site.stage.close().await;
 }
 
+/// An outage of the card API, however long, costs nobody a payment: no charge is given up.
+#[tokio::test]
+async fn a_card_api_that_is_away_for_long_makes_no_dead_letter() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let outage = std::iter::repeat_n(Play::Fall, 30);
+    let plays = [Play::Pay].into_iter().chain(outage).chain([Play::Pay]);
+    site.cards.program("visa", plays);
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.let_time_pass().await;
+    site.until_attempts("paid", 2).await;
+    site.quiet().await;
+    assert_eq!(
+        site.cards.asked(),
+        32,
+        "two payments, and thirty questions that nobody heard"
+    );
+    let letters = dead::list(site.fresh.db(), &Selection::default(), None, 1).await;
+    assert!(letters.unwrap().is_empty());
+    site.check_money().await;
+    site.stage.close().await;
+}
+
 /// Each renewal follows from the one before, and still they are no chain of events that cause each other.
 #[tokio::test]
 async fn a_subscription_that_renews_itself_for_years_is_no_loop() {
@@ -238,31 +266,42 @@ async fn u_03_the_next_attempt_is_scheduled_a_day_later() {
     site.stage.close().await;
 }
 
-on_each_database! {
-    metrics: u_08_what_fails_shows_in_the_metrics_sqlite, u_08_what_fails_shows_in_the_metrics_postgres,
-        u_08_what_fails_shows_in_the_metrics_mariadb;
-}
-
-async fn metrics(fresh: Fresh) {
-    let site = Site::open(fresh).await;
+/// Billing hears of a guild's end after licensing, and what it says until then is late: it revives no licence.
+#[tokio::test]
+async fn a_payment_told_after_a_guild_is_gone_revives_no_licence() {
+    let site = Site::open(fresh::sqlite().await).await;
     let ada = site.user("1001", "visa").await;
     site.guild("g1", &ada).await;
-    site.quiet().await;
-    assert_eq!(site.get("/alerts").await["firing"], json!([]));
-    site.dm.otherwise(Some(failed()));
-    site.subscription("g1", &ada).await;
-    let alerts = site
-        .until("/alerts", |alerts| {
-            alerts["metrics"]["retry_count_mean"].as_f64() > Some(1.0)
-        })
+    let subscription_id = site.subscription("g1", &ada).await;
+    site.until("/guilds/g1/license", |license| license["plan_code"] == "pro")
         .await;
-    assert_eq!(alerts["firing"][0]["metric"], "retry_count_mean", "{alerts}");
-    assert_eq!(alerts["metrics"]["failed_events"], 1);
-    assert!(alerts["metrics"]["event_age_max_s"].as_f64() > Some(0.0), "{alerts}");
-    assert_eq!(alerts["rules"].as_array().unwrap().len(), 4);
-    site.until("/alerts", |alerts| alerts["firing"] == json!([])).await;
-    let status = inspect::status(&*site.fresh).await.unwrap();
-    assert_eq!(Gauges::of(&status, "umbra-").failed_events, 1, "the dead letter");
-    assert_eq!(Gauges::of(&status, "other-").failed_events, 0);
+    site.ok("DELETE", "/guilds/g1", json!(null)).await;
+    site.until("/guilds/g1/license", |license| license["status"] == "canceled")
+        .await;
+    site.quiet().await;
+    let before = site.get("/guilds/g1/license").await;
+
+    let tx = table::begin(site.fresh.db()).await.unwrap();
+    let succeeded = PaymentSucceeded {
+        subscription_id: subscription_id.clone(),
+        attempt_id: "late".to_owned(),
+        new_period_end: clock::now() + Duration::from_secs(90 * 86_400),
+    };
+    emit(&tx, &succeeded).await.unwrap();
+    for subscription_id in [subscription_id, "another".to_owned()] {
+        let started = SubscriptionStarted {
+            subscription_id,
+            guild_id: "g1".to_owned(),
+            plan_code: "business".to_owned(),
+        };
+        emit(&tx, &started).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    site.quiet().await;
+    assert_eq!(site.get("/guilds/g1/license").await, before);
+    let events = site.events().await;
+    assert!(!events.contains(&"LicenseExtended".to_owned()), "{events:?}");
+    let granted = events.iter().filter(|event| *event == "LicenseGranted").count();
+    assert_eq!(granted, 2, "the free one, and Pro: {events:?}");
     site.stage.close().await;
 }

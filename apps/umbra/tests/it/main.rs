@@ -31,12 +31,16 @@ macro_rules! on_each_database {
 
 mod site;
 
+mod alert;
 mod archive;
 mod catalogue;
+mod charge;
 mod contexts;
 mod demo;
 mod failure;
 mod flow;
 mod guide;
+mod migrate;
+mod process;
 mod refusal;
 mod repeat;

@@ -1,19 +1,21 @@
 //! Umbra on a stage of its own, a client for it, and ways to wait.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
-use postroom::{Broker, Delays, Retry, clock, inspect};
+use postroom::{Broker, Delays, Event, Retry, clock, inspect};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
-use sea_orm::sea_query::{Asterisk, Query};
+use sea_orm::sea_query::{Asterisk, Expr, Order, Query};
 use sea_orm::{ConnectionTrait, QueryResult};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use umbra::Umbra;
+use umbra::billing::card::Charge;
 use umbra::billing::{FakeCards, Pace};
 use umbra::notification::FakeDm;
 
@@ -47,6 +49,15 @@ pub(crate) const GROUPS: [&str; 5] = [
     "umbra-notification",
     "umbra-audit",
 ];
+
+/// A row of the table of attempts.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) attempt_id: String,
+    pub(crate) subscription_id: String,
+    pub(crate) status: String,
+    pub(crate) amount: Option<i64>,
+}
 
 /// Umbra at work, and the fakes it works through.
 pub(crate) struct Site {
@@ -211,17 +222,96 @@ impl Site {
 
     /// The types of all events in the outbox, in order.
     pub(crate) async fn events(&self) -> Vec<String> {
+        let outbox = self.outbox().await;
+        outbox.into_iter().map(|event| event.event_type).collect()
+    }
+
+    /// All events in the outbox, in order.
+    pub(crate) async fn outbox(&self) -> Vec<Event> {
         self.fresh.pulse().await.unwrap();
         let mut position = postroom::Position::START;
         let mut events = Vec::new();
         loop {
             let page = self.fresh.read(position, 1_000).await.unwrap();
-            events.extend(page.entries.iter().map(|entry| entry.event.event_type.clone()));
+            events.extend(page.entries.iter().map(|entry| entry.event.clone()));
             if page.next == position {
                 return events;
             }
             position = page.next;
         }
+    }
+
+    /// Makes everything due that is scheduled.
+    pub(crate) async fn let_time_pass(&self) {
+        let mut update = Query::update();
+        update
+            .table(named(self.fresh.db(), Table::Scheduled))
+            // A literal, which every database reads as the kind of time that its column holds.
+            .value("due_at", Expr::cust("'2026-01-01 00:00:00'"));
+        self.fresh.db().execute(&update).await.unwrap();
+    }
+
+    /// Every attempt at a charge: its id, its subscription, how far it came, and how much it asked for.
+    pub(crate) async fn attempts(&self) -> Vec<Attempt> {
+        let mut select = Query::select();
+        select
+            .column(Asterisk)
+            .from("umbra_attempt")
+            .order_by("attempt_id", Order::Asc);
+        let rows = self.fresh.db().query_all(&select).await.unwrap();
+        let read = |row: &QueryResult| Attempt {
+            attempt_id: row.try_get("", "attempt_id").unwrap(),
+            subscription_id: row.try_get("", "subscription_id").unwrap(),
+            status: row.try_get("", "status").unwrap(),
+            amount: row.try_get("", "amount").unwrap(),
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Waits until so many attempts have come so far.
+    pub(crate) async fn until_attempts(&self, status: &str, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let attempts = self.attempts().await;
+            if attempts.iter().filter(|one| one.status == status).count() == count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not {count} are {status}: {attempts:#?}");
+            sleep(LOOK).await;
+        }
+    }
+
+    /// What the card API has taken and given back is what the tables and the events say.
+    pub(crate) async fn check_money(&self) {
+        let attempts = self.attempts().await;
+        let ids = |status: &str| -> BTreeSet<String> {
+            let such = attempts.iter().filter(|one| one.status == status);
+            such.map(|one| one.attempt_id.clone()).collect()
+        };
+        let charged = |charges: Vec<Charge>| -> BTreeSet<String> {
+            let ids: BTreeSet<String> = charges.iter().map(|charge| charge.attempt_id.clone()).collect();
+            assert_eq!(ids.len(), charges.len(), "twice: {charges:#?}");
+            ids
+        };
+        assert_eq!(charged(self.cards.refunds()), ids("refunded"));
+        let kept = &charged(self.cards.charges()) - &ids("refunded");
+        assert_eq!(kept, ids("paid"));
+        let amounts = attempts.iter().filter(|one| one.status == "paid");
+        let amount: i64 = amounts.map(|one| one.amount.unwrap()).sum();
+        assert_eq!(self.cards.balance(), amount);
+
+        let events = self.outbox().await;
+        let named = |name: &str| -> Vec<Value> {
+            let such = events.iter().filter(|event| event.event_type == name);
+            such.map(|event| event.decode().unwrap()).collect()
+        };
+        let told =
+            |name: &str| -> BTreeSet<String> { named(name).iter().map(|event| text(event, "attempt_id")).collect() };
+        assert_eq!(told("PaymentRefunded"), ids("refunded"));
+        assert_eq!(named("PaymentRefunded").len(), ids("refunded").len());
+        assert!(told("PaymentSucceeded").is_subset(&kept));
+        let paid = named("PaymentSucceeded").len() + named("SubscriptionStarted").len();
+        assert_eq!(paid, kept.len(), "each payment is told once");
     }
 
     /// When the next scheduled event is due, on SQLite.
@@ -249,10 +339,7 @@ impl Site {
         let mut all = Vec::new();
         for (table, key) in TABLES {
             let mut select = Query::select();
-            select
-                .column(Asterisk)
-                .from(table)
-                .order_by(key, sea_orm::sea_query::Order::Asc);
+            select.column(Asterisk).from(table).order_by(key, Order::Asc);
             let rows = self.fresh.db().query_all(&select).await.unwrap();
             all.extend(rows.iter().map(|row| format!("{table} {}", show(row))));
         }

@@ -1,5 +1,7 @@
 //! Clauses about what operators and time do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use postroom::dead::Selection;
@@ -218,6 +220,35 @@ pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
     assert!(timeline.is_archived);
     office.stop().await;
     drop(slow);
+}
+
+/// A job of the day waits for its hour, goes on until nothing is left to do, and then waits for the next day.
+pub async fn a_daily_job_runs_at_its_hour_until_nothing_is_left(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let hour = clock::now() + Duration::from_secs(4);
+    let steps = Arc::new(AtomicU64::new(0));
+    let taken = Arc::clone(&steps);
+    let mut job = Job::every("dawn", Duration::from_secs(1), move |_outbox| {
+        let is_time = clock::now() >= hour - Duration::from_millis(100); // two clocks may differ a little
+        let step = if is_time { taken.fetch_add(1, SeqCst) + 1 } else { 0 };
+        async move { Ok(if (1..3).contains(&step) { 1 } else { 0 }) }
+    });
+    job.when = When::Daily(hour.time());
+    office.start(office.relay().job(job));
+    office
+        .until("all three steps are taken", async || steps.load(SeqCst) == 3)
+        .await;
+    let tomorrow = match office.fresh.db().get_database_backend() {
+        DbBackend::Postgres => "clock_timestamp() + interval '20 hours'",
+        DbBackend::MySql => "utc_timestamp(6) + interval 20 hour",
+        _ => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+20 hours')",
+    };
+    let sql = format!("select count(*) from postroom.outbox_job where name = 'dawn' and next_at > {tomorrow}");
+    office
+        .until("it waits for the next day", async || office.number(&sql).await == 1)
+        .await;
+    assert_eq!(steps.load(SeqCst), 3);
+    office.stop().await;
 }
 
 /// What was handled is remembered for as long as one asks, seven days by default, and then forgotten.

@@ -115,7 +115,12 @@ fn read_retention(section: &mut Section<'_>) -> Retention {
         section.wrong("inbox", says);
     }
     let archive = section.take("archive", value::flag).unwrap_or(default.archive);
-    Retention { outbox, inbox, archive }
+    Retention {
+        outbox,
+        inbox,
+        archive,
+        daily_at: section.take("daily_at", value::time_of_day),
+    }
 }
 
 /// Puts `POSTROOM__SECTION__KEY=value` over what the file says.

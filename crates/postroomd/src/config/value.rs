@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use time::Time;
+use time::macros::format_description;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -46,6 +48,12 @@ pub(super) fn durations(value: &Value) -> Result<Vec<Duration>, String> {
         Some(list) => list.iter().map(duration).collect(),
         None => Err(must_be(r#"a list of durations such as ["1s", "5s", "30s"]"#, value)),
     }
+}
+
+pub(super) fn time_of_day(value: &Value) -> Result<Time, String> {
+    let clock = format_description!("[hour]:[minute]");
+    let time = value.as_str().and_then(|text| Time::parse(text, clock).ok());
+    time.ok_or_else(|| must_be(r#"a time of day in UTC such as "04:00""#, value))
 }
 
 pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {

@@ -1,0 +1,289 @@
+//! Processes that wait, die or meet in the middle of a charge.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use postroom::{Errand, Handling};
+use postroom_testkit::stage::Stage;
+use postroom_testkit::{Fresh, fresh};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::{Duration, Instant, sleep, timeout};
+use umbra::Umbra;
+use umbra::billing::card::{Answer, CardApi, Charge};
+
+use crate::site::{PATIENCE, Site};
+
+on_each_database! {
+    slow: u_03_a_slow_card_api_holds_up_nobody_sqlite, u_03_a_slow_card_api_holds_up_nobody_postgres,
+        u_03_a_slow_card_api_holds_up_nobody_mariadb;
+    killed: u_03_a_process_killed_during_a_charge_sqlite, u_03_a_process_killed_during_a_charge_postgres,
+        u_03_a_process_killed_during_a_charge_mariadb;
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Where somebody who asks the card API can be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Point {
+    BeforeCharge,
+    AfterCharge,
+    BeforeRefund,
+    AfterRefund,
+}
+
+/// A card API that stops the first one who comes to some point until the gate is opened.
+#[derive(Debug)]
+struct Gated {
+    cards: Arc<dyn CardApi>,
+    stops_at: Mutex<Option<Point>>,
+    has_stopped: AtomicBool,
+    gate: Semaphore,
+}
+
+impl Gated {
+    fn around(umbra: &mut Umbra) -> Arc<Self> {
+        let gated = Arc::new(Self {
+            cards: Arc::clone(&umbra.cards),
+            stops_at: Mutex::default(),
+            has_stopped: AtomicBool::default(),
+            gate: Semaphore::new(0),
+        });
+        umbra.cards = Arc::clone(&gated) as _;
+        gated
+    }
+
+    fn stop_at(&self, point: Point) {
+        self.has_stopped.store(false, SeqCst);
+        *self.stops_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
+    }
+
+    async fn pass(&self, point: Point) {
+        let stops = self
+            .stops_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(|stop| *stop == point);
+        if stops.is_some() {
+            self.has_stopped.store(true, SeqCst);
+            self.gate.acquire().await.unwrap().forget();
+        }
+    }
+
+    async fn until_stopped(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.has_stopped.load(SeqCst) {
+            assert!(Instant::now() < deadline, "nobody came to {:?}", self.stops_at);
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl CardApi for Gated {
+    async fn charge(&self, charge: &Charge) -> Answer {
+        self.pass(Point::BeforeCharge).await;
+        let answer = self.cards.charge(charge).await;
+        self.pass(Point::AfterCharge).await;
+        answer
+    }
+
+    async fn refund(&self, charge: &Charge) -> Answer {
+        self.pass(Point::BeforeRefund).await;
+        let answer = self.cards.refund(charge).await;
+        self.pass(Point::AfterRefund).await;
+        answer
+    }
+}
+
+/// A site whose card API can be stopped, and the settings for another process on it.
+async fn gated(fresh: Fresh, change: impl FnOnce(&mut Umbra)) -> (Site, Arc<Gated>, Umbra) {
+    let mut made = None;
+    let site = Site::with(fresh, |umbra| {
+        change(umbra);
+        made = Some((Gated::around(umbra), umbra.clone()));
+    })
+    .await;
+    let (gated, umbra) = made.unwrap();
+    (site, gated, umbra)
+}
+
+/// The card API takes its time with one renewal. Meanwhile its own subscription can be changed, another one is renewed, and no
+/// transaction is open.
+async fn slow(fresh: Fresh) {
+    let (site, cards, _) = gated(fresh, |_| ()).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.guild("g2", &ada).await;
+    site.subscription("g1", &ada).await;
+    site.subscription("g2", &ada).await;
+    site.quiet().await;
+
+    cards.stop_at(Point::AfterCharge);
+    site.let_time_pass().await;
+    cards.until_stopped().await;
+    site.until_attempts("asked", 1).await;
+    site.until_attempts("paid", 3).await;
+    let attempts = site.attempts().await;
+    let asked = attempts.iter().find(|one| one.status == "asked").unwrap();
+    let cancel = format!("/subscriptions/{}/cancel", asked.subscription_id);
+    let at_end = json!({ "cancel_at_period_end": true });
+    let canceled = timeout(Duration::from_secs(10), site.post(&cancel, at_end)).await;
+    assert_eq!(canceled.unwrap()["cancel_at_period_end"], true);
+    let deadline = Instant::now() + PATIENCE;
+    while !site.fresh.open_transactions().await.unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "somebody's transaction stays open");
+        sleep(Duration::from_millis(20)).await;
+    }
+    site.until_attempts("asked", 1).await;
+
+    cards.gate.add_permits(1);
+    site.until_attempts("paid", 4).await;
+    site.quiet().await;
+    site.check_money().await;
+    site.stage.close().await;
+}
+
+/// A process dies before or after the card API has done what it was asked for; the next one goes on where it was.
+async fn killed(fresh: Fresh) {
+    let (mut site, cards, umbra) = gated(fresh, |_| ()).await;
+    let ada = site.user("1001", "visa").await;
+    for (at, (point, fate)) in [
+        (Point::BeforeCharge, "paid"),
+        (Point::AfterCharge, "paid"),
+        (Point::BeforeRefund, "refunded"),
+        (Point::AfterRefund, "refunded"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let guild_id = format!("g{at}");
+        site.guild(&guild_id, &ada).await;
+        let id = site.subscription(&guild_id, &ada).await;
+        if fate == "refunded" {
+            site.cards.lose_answers(true);
+            site.let_time_pass().await;
+            site.until_attempts("asked", 1).await;
+            let at_once = json!({ "cancel_at_period_end": false });
+            site.post(&format!("/subscriptions/{id}/cancel"), at_once).await;
+            cards.stop_at(point);
+            site.cards.lose_answers(false);
+        } else {
+            cards.stop_at(point);
+            site.let_time_pass().await;
+        }
+        cards.until_stopped().await;
+        let next = Stage::open(site.fresh.store(), vec![umbra.clone().module()], None).await;
+        drop(std::mem::replace(&mut site.stage, next));
+        let deadline = Instant::now() + PATIENCE;
+        while renewal_of(&site, &id).await != fate {
+            assert!(Instant::now() < deadline, "{point:?}: {:#?}", site.attempts().await);
+            sleep(Duration::from_millis(20)).await;
+        }
+        // What is live is not charged again when the time of the others has come.
+        site.request("POST", &format!("/guilds/{guild_id}/kick"), &Value::Null)
+            .await;
+        site.until(&format!("/subscriptions/{id}"), |one| one["status"] != "active")
+            .await;
+        site.quiet().await;
+        site.check_money().await;
+    }
+    assert_eq!((site.cards.charges().len(), site.cards.refunds().len()), (8, 2));
+    site.stage.close().await;
+}
+
+/// How far the second charge of a subscription has come.
+async fn renewal_of(site: &Site, subscription_id: &str) -> String {
+    let attempts = site.attempts().await;
+    let mut mine = attempts.iter().filter(|one| one.subscription_id == subscription_id);
+    mine.nth(1).map(|one| one.status.clone()).unwrap_or_default()
+}
+
+/// A first charge is asked for by the request and, because that takes so long, by the schedule of another process: one charge,
+/// written down once.
+#[tokio::test]
+async fn two_who_ask_for_one_charge_write_it_down_once() {
+    let (site, cards, umbra) = gated(fresh::sqlite().await, |_| ()).await;
+    let other = Stage::open(site.fresh.store(), vec![umbra.module()], None).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    cards.stop_at(Point::AfterCharge);
+    let wanted = json!({ "guild_id": "g1", "user_id": ada, "plan_code": "pro" });
+    let ((code, answer), ()) = tokio::join!(site.request("POST", "/subscriptions", &wanted), async {
+        site.until("/guilds/g1/subscription", |one| one["status"] == "active")
+            .await;
+        cards.gate.add_permits(1);
+    });
+    assert_eq!((code, &answer["status"]), (201, &json!("active")), "{answer}");
+    site.quiet().await;
+    assert_eq!((site.cards.charges().len(), site.cards.asked()), (1, 2));
+    site.check_money().await;
+    other.close().await;
+    site.stage.close().await;
+}
+
+/// The same, and the bot is thrown out in between: the money goes back once, and whoever asked is told.
+#[tokio::test]
+async fn two_who_ask_for_one_charge_give_it_back_once() {
+    let (site, cards, umbra) = gated(fresh::sqlite().await, |umbra| umbra.pace.ask_after = DAY).await;
+    let other = Stage::open(site.fresh.store(), vec![umbra.module()], None).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    cards.stop_at(Point::AfterCharge);
+    let wanted = json!({ "guild_id": "g1", "user_id": ada, "plan_code": "pro" });
+    let ((code, answer), ()) = tokio::join!(site.request("POST", "/subscriptions", &wanted), async {
+        cards.until_stopped().await;
+        site.post("/guilds/g1/kick", Value::Null).await;
+        site.until("/guilds/g1/subscription", |one| one["status"] == "suspended")
+            .await;
+        site.let_time_pass().await;
+        site.until_attempts("refunded", 1).await;
+        cards.gate.add_permits(1);
+    });
+    assert_eq!((code, &answer["code"]), (409, &json!("not_active")), "{answer}");
+    site.quiet().await;
+    assert_eq!((site.cards.refunds().len(), site.cards.balance()), (1, 0));
+    site.check_money().await;
+    other.close().await;
+    site.stage.close().await;
+}
+
+/// A process that lost its lease is still under way when the next one has gone on: what it was late with is written down once.
+#[tokio::test]
+async fn a_process_that_comes_late_finds_it_written_down() {
+    for point in [Point::AfterCharge, Point::AfterRefund] {
+        let (site, cards, umbra) = gated(fresh::sqlite().await, |_| ()).await;
+        let ada = site.user("1001", "visa").await;
+        site.guild("g1", &ada).await;
+        let id = site.subscription("g1", &ada).await;
+        site.cards.lose_answers(true);
+        site.let_time_pass().await;
+        site.until_attempts("asked", 1).await;
+        let at_once = json!({ "cancel_at_period_end": false });
+        site.post(&format!("/subscriptions/{id}/cancel"), at_once).await;
+        cards.stop_at(point);
+        site.cards.lose_answers(false);
+        cards.until_stopped().await;
+
+        let outbox = site.outbox().await;
+        let due = outbox.iter().rfind(|event| event.event_type == "ChargeRequested");
+        charges(umbra).run(site.fresh.db(), due.unwrap()).await.unwrap();
+        site.until_attempts("refunded", 1).await;
+        cards.gate.add_permits(1);
+        site.quiet().await;
+        assert_eq!(site.cards.refunds().len(), 1);
+        site.check_money().await;
+        site.stage.close().await;
+    }
+}
+
+/// What charges cards, in a process of its own.
+fn charges(umbra: Umbra) -> Box<dyn Errand> {
+    let mut subscribers = umbra.module().subscribers.into_iter();
+    let charges = subscribers.find(|one| one.group == "umbra-charges").unwrap();
+    match charges.handling {
+        Handling::Errand(errand) => errand,
+        other => panic!("charges are made {other:?}"),
+    }
+}

@@ -1,0 +1,173 @@
+//! Clauses about errands: what a subscriber does outside any transaction.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use postroom::{Errand, Error, Event, Idempotency, Relay, Result, Subscriber, table};
+use sea_orm::{ConnectionTrait, DatabaseConnection};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::fixture::{Noted, Office, noted, quick};
+use crate::Fresh;
+
+/// An errand that leaves an effect in a transaction of its own. The note `slow` waits at the gate first, `bad` fails.
+#[derive(Clone, Debug)]
+struct Gated {
+    gate: Arc<Semaphore>,
+    begun: Arc<Mutex<Vec<String>>>,
+}
+
+impl Gated {
+    fn new() -> Self {
+        Self {
+            gate: Arc::new(Semaphore::new(0)),
+            begun: Arc::default(),
+        }
+    }
+
+    fn begun(&self) -> Vec<String> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn subscriber(&self) -> Subscriber {
+        Subscriber {
+            retry: quick(3),
+            ..Subscriber::errand("s", "suite.noted.v1", self.clone())
+        }
+    }
+}
+
+#[async_trait]
+impl Errand for Gated {
+    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+        let Noted { note, .. } = event.decode()?;
+        self.begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(note.clone());
+        match note.as_str() {
+            "slow" => self.gate.acquire().await.expect("the gate stays").forget(),
+            "bad" => return Err(Error::new(postroom::ErrorKind::Failed, "scripted to fail")),
+            _ => {}
+        }
+        let tx = table::begin(db).await?;
+        tx.execute_unprepared(&effect(&note)).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+fn effect(note: &str) -> String {
+    format!(
+        "insert into suite_effect (seq, who, note) select coalesce(max(seq), 0) + 1, 's', '{note}' from suite_effect"
+    )
+}
+
+/// While an errand waits for somebody, no transaction is open, everybody can write, and other keys go on; what comes behind it
+/// on its key waits.
+pub async fn an_errand_holds_up_its_key_alone(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let errand = Gated::new();
+    office.emit(&[("a", "slow"), ("a", "behind"), ("b", "other")]).await;
+    office.start(office.relay().subscriber(errand.subscriber()));
+    office.expect("s", &["other"]).await;
+    office
+        .until("no transaction is open", async || {
+            let open = office.store().open_transactions().await.expect("open transactions");
+            open.is_empty()
+        })
+        .await;
+    office.execute(&effect("meanwhile")).await;
+    assert!(!errand.begun().contains(&"behind".to_owned()));
+    errand.gate.add_permits(1);
+    office.expect("s", &["other", "meanwhile", "slow", "behind"]).await;
+    office.until_settled("s").await;
+    assert_eq!(errand.begun().len(), 3, "each was run once");
+    office.stop().await;
+}
+
+/// An errand that is cut off is run again: its progress is written down when it has ended.
+pub async fn an_errand_that_is_cut_off_runs_again(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let errand = Gated::new();
+    office.emit(&[("a", "slow")]).await;
+    office.start(office.relay().subscriber(errand.subscriber()));
+    office.until("it has begun", async || !errand.begun().is_empty()).await;
+    office.abort().await;
+    errand.gate.add_permits(1);
+    office.start(office.relay().subscriber(errand.subscriber()));
+    office.expect("s", &["slow"]).await;
+    assert_eq!(errand.begun(), ["slow", "slow"]);
+    office.stop().await;
+}
+
+/// An errand that fails is tried again and in the end given up, as a handler is.
+pub async fn an_errand_that_fails_is_tried_again(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let errand = Gated::new();
+    office.emit(&[("a", "bad"), ("a", "behind"), ("b", "other")]).await;
+    office.start(office.relay().subscriber(errand.subscriber()));
+    office
+        .until("all is done that can be", async || office.effects("s").await.len() == 2)
+        .await;
+    assert_eq!(office.effects("s").await, ["other", "behind"]);
+    let tries = errand.begun().iter().filter(|note| *note == "bad").count();
+    assert_eq!(tries, 3);
+    assert_eq!(office.number("select count(*) from postroom.outbox_failed").await, 1);
+    office.stop().await;
+}
+
+/// An errand carries its event's cause, as a handler does.
+pub async fn what_an_errand_emits_has_a_cause(fresh: Fresh) {
+    struct Emits;
+
+    #[async_trait]
+    impl Errand for Emits {
+        async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+            if event.hops() == 0 {
+                let tx = table::begin(db).await?;
+                postroom::emit(&tx, &noted("a", "follows")).await?;
+                tx.commit().await?;
+            }
+            Ok(())
+        }
+    }
+
+    let mut office = Office::open(fresh).await;
+    let cause = office.emit(&[("a", "first")]).await.remove(0);
+    office.start(
+        office
+            .relay()
+            .subscriber(Subscriber::errand("s", "suite.noted.v1", Emits)),
+    );
+    office
+        .until("both are delivered", async || {
+            let status = postroom::inspect::status(&*office.store()).await.expect("status");
+            status.routes.iter().any(|route| route.delivered == 2)
+        })
+        .await;
+    let page = office
+        .store()
+        .read(postroom::Position::START, 10)
+        .await
+        .expect("read the outbox");
+    let follows = page.entries.last().expect("what follows");
+    assert_eq!(
+        follows.event.headers.get(postroom::CAUSATION_ID),
+        Some(&cause.to_string())
+    );
+    office.stop().await;
+}
+
+/// No inbox keeps an errand from being run again, so who counts on one is refused.
+pub async fn an_errand_with_an_inbox_is_refused(fresh: Fresh) {
+    let errand = Subscriber {
+        idempotency: Idempotency::Inbox,
+        ..Gated::new().subscriber()
+    };
+    let outbox: Arc<dyn postroom::Outbox> = fresh.store();
+    let relay = Relay::new(outbox).subscriber(errand);
+    let error = relay.run(CancellationToken::new()).await.expect_err("refused");
+    assert!(error.to_string().contains("its idempotency is Natural"), "{error}");
+}
