@@ -27,4 +27,10 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0004_audit.up.sql"),
         down: include_str!("../migrations/0004_audit.down.sql"),
     },
+    Migration {
+        number: 5,
+        name: "alert",
+        up: include_str!("../migrations/0005_alert.up.sql"),
+        down: include_str!("../migrations/0005_alert.down.sql"),
+    },
 ];

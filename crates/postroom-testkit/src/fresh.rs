@@ -76,7 +76,7 @@ pub async fn sqlite() -> Fresh {
 
 impl Fresh {
     async fn open(home: Home) -> Self {
-        let store = must(home.connect().await, "connect to a fresh database");
+        let store = must(open(&home.url()).await, "connect to a fresh database");
         must(
             migration::up(store.db(), "postroom", store.migrations()).await,
             "migrate a fresh database",
@@ -111,7 +111,13 @@ impl Fresh {
 
     /// Another store object on the same database, as a second process would have it.
     pub async fn second(&self) -> Arc<dyn Inspect> {
-        must(self.home.connect().await, "connect once more")
+        self.connecting().await
+    }
+
+    /// The same, for another runtime.
+    pub(crate) fn connecting(&self) -> impl Future<Output = Arc<dyn Inspect>> + Send + use<> {
+        let url = self.url();
+        async move { must(open(&url).await, "connect once more") }
     }
 
     /// The same database behind another store object, the first one gone: what a restart does.
@@ -157,20 +163,20 @@ enum Home {
 }
 
 impl Home {
-    async fn connect(&self) -> Result<Arc<dyn Inspect>> {
-        Ok(match self {
-            Self::Postgres(own) => Arc::new(Postgres::connect(&own.url()).await?),
-            Self::Mysql(own) => Arc::new(Mysql::connect(&own.url()).await?),
-            Self::Sqlite(_) => Arc::new(Sqlite::open(&self.url()).await?),
-        })
-    }
-
     fn url(&self) -> String {
         match self {
             Self::Postgres(own) | Self::Mysql(own) => own.url(),
             Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("postroom.db").display()),
         }
     }
+}
+
+async fn open(url: &str) -> Result<Arc<dyn Inspect>> {
+    Ok(match url {
+        _ if url.starts_with("postgres") => Arc::new(Postgres::connect(url).await?),
+        _ if url.starts_with("mysql") => Arc::new(Mysql::connect(url).await?),
+        _ => Arc::new(Sqlite::open(url).await?),
+    })
 }
 
 /// One database of a server that is there for all tests.

@@ -31,7 +31,7 @@ pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Val
 /// The dead letter of a group, once there is one.
 pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
     let which = Selection {
-        route: Some(group.to_owned()),
+        routes: vec![group.to_owned()],
         ..Selection::default()
     };
     let until = Instant::now() + PATIENCE;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{HOPS_MAX, Ordering, Verdict, clock, inspect};
-use postroom_testkit::{Fresh, fresh};
+use postroom::{HOPS_MAX, Ordering, Verdict, clock};
+use postroom_testkit::fresh;
 use serde_json::json;
 use umbra::Umbra;
-use umbra::alert::Gauges;
 use umbra::billing::Play;
 use umbra::notification::dm::Sent;
 
@@ -235,34 +234,5 @@ async fn u_03_the_next_attempt_is_scheduled_a_day_later() {
         "pro",
         "there is some grace"
     );
-    site.stage.close().await;
-}
-
-on_each_database! {
-    metrics: u_08_what_fails_shows_in_the_metrics_sqlite, u_08_what_fails_shows_in_the_metrics_postgres,
-        u_08_what_fails_shows_in_the_metrics_mariadb;
-}
-
-async fn metrics(fresh: Fresh) {
-    let site = Site::open(fresh).await;
-    let ada = site.user("1001", "visa").await;
-    site.guild("g1", &ada).await;
-    site.quiet().await;
-    assert_eq!(site.get("/alerts").await["firing"], json!([]));
-    site.dm.otherwise(Some(failed()));
-    site.subscription("g1", &ada).await;
-    let alerts = site
-        .until("/alerts", |alerts| {
-            alerts["metrics"]["retry_count_mean"].as_f64() > Some(1.0)
-        })
-        .await;
-    assert_eq!(alerts["firing"][0]["metric"], "retry_count_mean", "{alerts}");
-    assert_eq!(alerts["metrics"]["failed_events"], 1);
-    assert!(alerts["metrics"]["event_age_max_s"].as_f64() > Some(0.0), "{alerts}");
-    assert_eq!(alerts["rules"].as_array().unwrap().len(), 4);
-    site.until("/alerts", |alerts| alerts["firing"] == json!([])).await;
-    let status = inspect::status(&*site.fresh).await.unwrap();
-    assert_eq!(Gauges::of(&status, "umbra-").failed_events, 1, "the dead letter");
-    assert_eq!(Gauges::of(&status, "other-").failed_events, 0);
     site.stage.close().await;
 }

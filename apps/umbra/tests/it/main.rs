@@ -31,6 +31,7 @@ macro_rules! on_each_database {
 
 mod site;
 
+mod alert;
 mod archive;
 mod catalogue;
 mod contexts;
