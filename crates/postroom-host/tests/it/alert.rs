@@ -92,11 +92,11 @@ async fn two_processes_tell_once(fresh: Fresh) {
     let watched = Watched::default();
     let (first, second) = (watched.run(&fresh).await, watched.run(&fresh).await);
     watched.count(200);
-    until("somebody tells", || async { watched.pagerduty.taken().len() == 1 }).await;
+    until("somebody tells", || async { !watched.pagerduty.taken().is_empty() }).await;
     looks(&fresh).await;
     drop(first); // and the other one goes on
     watched.count(0);
-    until("the end is told", || async { watched.pagerduty.taken().len() == 2 }).await;
+    until("the end is told", || async { watched.pagerduty.taken().len() > 1 }).await;
     looks(&fresh).await;
     for (messenger, rule) in [(&watched.slack, "too_many"), (&watched.pagerduty, "far_too_many")] {
         assert_eq!(messenger.taken(), [began(rule), ended(rule)]);
