@@ -65,15 +65,14 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// A request. An error means that nobody knows what became of it.
+    /// A request; its body is JSON, unless a header says otherwise. An error means that nobody knows what became of it.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Answer> {
-        let own: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
+        let is_json = !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type");
+        let json = is_json.then_some(&("content-type", "application/json"));
+        let headers = headers.iter().chain(json);
+        let own: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: stage\r\nconnection: close\r\n{own}content-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: stage\r\nconnection: close\r\n{own}content-length: {}\r\n\r\n{body}",
             body.len()
         );
         let talk = async {

@@ -9,15 +9,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postroom::table::{Table, named};
 use postroom::{Error, Inspect, Result, migration};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use sea_orm::sea_query::Query;
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::feed::Feed;
+use crate::wait::until;
 
 /// Every database a test makes begins with this, so that left-over ones can be found and dropped.
 pub const NAME_PREFIX: &str = "postroom_test_";
@@ -118,6 +121,28 @@ impl Fresh {
     pub(crate) fn connecting(&self) -> impl Future<Output = Arc<dyn Inspect>> + Send + use<> {
         let url = self.url();
         async move { must(open(&url).await, "connect once more") }
+    }
+
+    /// Waits until everything that is committed can be read, whichever process numbers it.
+    pub async fn catch_up(&self) {
+        until("everything committed is in the log", || async {
+            must(self.pulse().await, "make readable what is committed");
+            self.is_numbered().await
+        })
+        .await;
+    }
+
+    /// Whether nothing waits for its number: only MySQL gives numbers later.
+    async fn is_numbered(&self) -> bool {
+        let db = self.db();
+        if db.get_database_backend() != DbBackend::MySql {
+            return true;
+        }
+        let mut select = Query::select();
+        select.column("id").from(named(db, Table::Incoming)).limit(1);
+        let waiting = db.query_one(&select).await;
+        let waiting = waiting.map_err(|source| Error::db("look for what is not numbered", source));
+        must(waiting, "look at what is committed").is_none()
     }
 
     /// The same database behind another store object, the first one gone: what a restart does.

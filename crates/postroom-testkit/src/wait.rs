@@ -5,8 +5,8 @@ use std::time::Duration;
 use postroom::{Inspect, inspect};
 use tokio::time::{Instant, sleep};
 
-/// Longer than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Longer than anything takes on a busy machine; the claim of a process that was killed in a job lasts a minute.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(30);
 
