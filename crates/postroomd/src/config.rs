@@ -236,6 +236,8 @@ mod tests {
         };
         assert_eq!(config.routes, [expected]);
         assert_eq!(config.retention.inbox, 7 * DAY);
+        assert_eq!(config.store.url.kind(), crate::store::Kind::Postgres);
+        assert_eq!(config.modules.broker("commerce"), Some(BrokerKind::Kafka));
     }
 
     #[test]
