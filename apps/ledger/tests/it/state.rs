@@ -121,12 +121,12 @@ async fn letters_of_others_do_not_hide_ours() {
         states(&world.client, "?state=FAILED").await.len() == 1
     })
     .await;
-    let columns = "event_id, event_type, source, aggregate_type, aggregate_id, payload, headers, occurred_at, shard, created_at, \
-                   attempts, error";
+    let like = "event_type, source, aggregate_type, aggregate_id, payload, headers, shard, attempts, error";
     let others = format!(
         "with recursive n(i) as (select 1000 union all select i + 1 from n where i < 1200)
-         insert into postroom_outbox_failed (route, id, {columns}) select 'somebody-else', i, {columns} from n, \
-         (select * from postroom_outbox_failed limit 1)"
+         insert into postroom_outbox_failed (route, id, event_id, {like})
+         select 'somebody-else', i, printf('00000000-0000-7000-8000-%012d', i), {like}
+         from n, (select * from postroom_outbox_failed limit 1)"
     );
     world.fresh.db().execute_unprepared(&others).await.unwrap();
     assert_eq!(states(&world.client, "?state=FAILED").await.len(), 1);
