@@ -9,8 +9,8 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom" | "xtask" => false,
         // The binary wires everything together.
         "postroomd" => other != "xtask",
-        // The proof runs on every store, and puts modules on a stage.
-        "postroom-testkit" => matches!(other, "postroom" | "postroom-host") || is_store,
+        // The proof runs on every store, puts modules on a stage, and makes topics for them if asked.
+        "postroom-testkit" => matches!(other, "postroom" | "postroom-host" | "postroom-kafka") || is_store,
         // A module is hosted; somebody's own service brings its store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" => other == "postroom" || is_store,

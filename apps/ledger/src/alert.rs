@@ -1,84 +1,63 @@
-//! When to wake whom: the rules, and what they say about what is seen. Sending is not done here.
+//! When to wake whom: the rules, and what they say about what is seen.
 
-use serde::Serialize;
+use postroom::alert::Channel;
+use postroom::{Result, clock, inspect};
+use postroom_host::{Finding, Host, Rule};
+
+use crate::events::TYPES;
 
 /// An event that waits longer than this waits too long.
 pub const PENDING_LONG_S: u64 = 300;
-
-/// Where an alert goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Channel {
-    /// Somebody looks in the morning.
-    Slack,
-    /// Somebody gets up.
-    PagerDuty,
-}
-
-/// What the rules look at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Observed {
-    /// Events that were given up.
-    pub failed: u64,
-    /// Events that have been waiting for longer than [`PENDING_LONG_S`].
-    pub pending_long: u64,
-}
-
-/// A rule: from how many on, and where it goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// What it is called.
-    pub name: &'static str,
-    /// Where it goes.
-    pub channel: Channel,
-    /// It fires from this number on.
-    pub at_least: u64,
-    /// What to do.
-    pub next: &'static str,
-    number: fn(&Observed) -> u64,
-}
+/// More late events than this are not counted: the alert has fired long before.
+const LATE_MAX: usize = 1_000;
 
 /// Every rule.
 pub const RULES: [Rule; 2] = [
     Rule {
         name: "ledger_events_failed",
         channel: Channel::Slack,
-        at_least: 1,
+        says: "events of the ledger were given up",
         next: "postroom dead list; mend the cause, then postroom dead retry",
-        number: |observed| observed.failed,
     },
     Rule {
         name: "ledger_events_pending",
         channel: Channel::PagerDuty,
-        at_least: 100,
+        says: "events of the ledger have waited for more than five minutes",
         next: "postroom why; look after the broker",
-        number: |observed| observed.pending_long,
     },
 ];
 
-/// A rule that fires.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Alert {
-    /// Which rule.
-    pub rule: &'static str,
-    /// Where it goes.
-    pub channel: Channel,
-    /// How many events.
-    pub events: u64,
-    /// What to do.
-    pub next: &'static str,
+/// What the rules look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Events that a route has given up.
+    pub failed: u64,
+    /// Events that have been waiting for longer than [`PENDING_LONG_S`].
+    pub pending_long: u64,
 }
 
-/// What fires.
-pub fn alerts(observed: &Observed) -> Vec<Alert> {
-    let fires = |rule: &&Rule| (rule.number)(observed) >= rule.at_least;
-    let alert = |rule: &Rule| Alert {
-        rule: rule.name,
-        channel: rule.channel,
-        events: (rule.number)(observed),
-        next: rule.next,
-    };
-    RULES.iter().filter(fires).map(alert).collect()
+/// What each of [`RULES`] says: one failure is enough, of late events there must be a hundred.
+pub fn judge(observed: &Observed) -> [Finding; 2] {
+    [
+        Finding::above(observed.failed as f64, 0.0),
+        Finding::at_least(observed.pending_long as f64, 100.0),
+    ]
+}
+
+pub(crate) async fn look(host: Host) -> Result<[Finding; 2]> {
+    Ok(judge(&observe(&host).await?))
+}
+
+async fn observe(host: &Host) -> Result<Observed> {
+    let store = &*host.store;
+    store.pulse().await?; // what was committed while no relay ran is pending too
+    let carriers = host.carriers(&TYPES);
+    let late = clock::now() - std::time::Duration::from_secs(PENDING_LONG_S);
+    let pending = inspect::undelivered(store, &TYPES, &carriers, LATE_MAX).await?;
+    Ok(Observed {
+        failed: inspect::failures(store, &TYPES, &carriers).await?.dead,
+        pending_long: pending.iter().filter(|entry| entry.created_at < late).count() as u64,
+    })
 }
 
 #[cfg(test)]
@@ -88,10 +67,9 @@ mod tests {
     #[test]
     fn one_failure_goes_to_slack_and_a_hundred_late_events_wake_somebody() {
         let check = |failed, pending_long, expected: &[Channel]| {
-            let channels: Vec<Channel> = alerts(&Observed { failed, pending_long })
-                .iter()
-                .map(|alert| alert.channel)
-                .collect();
+            let findings = judge(&Observed { failed, pending_long });
+            let firing = RULES.iter().zip(findings).filter(|(_, finding)| finding.is_firing);
+            let channels: Vec<Channel> = firing.map(|(rule, _)| rule.channel).collect();
             assert_eq!(channels, expected, "{failed} failed, {pending_long} late");
         };
         check(0, 0, &[]);

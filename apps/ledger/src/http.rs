@@ -22,5 +22,4 @@ pub(crate) fn routes() -> Router<Host> {
         .route("/ledger/portfolios/{owner}", get(look::portfolio))
         .route("/ledger/anomalies", get(look::anomalies))
         .route("/ledger/events", get(look::events))
-        .route("/ledger/alerts", get(look::alerts))
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use postroom::{Delays, Handler, Idempotency, Retry, Subscriber};
 use postroom_host::Module;
 
-pub use alert::{Alert, Channel, Observed, PENDING_LONG_S, RULES, Rule, alerts};
+pub use alert::{Observed, PENDING_LONG_S, RULES, judge};
 pub use events::{LedgerPosted, LedgerReversed, Movement};
 pub use traffic::traffic;
 
@@ -43,7 +43,6 @@ pub fn module() -> Module {
         .event::<LedgerPosted>()
         .event::<LedgerReversed>()
         .topic(TOPIC.parse().unwrap_or_default())
-        .retry(retry())
         // An event carries the balance and its number: the newest one wins, however often and late others come.
         .subscriber(subscriber(balances, handlers::show_balance, Idempotency::Upsert))
         // Adding up is not repeatable. An event's id follows from its transaction, so the inbox counts transactions.
@@ -53,6 +52,7 @@ pub fn module() -> Module {
         // What the inbox knows is delivered again, not numbered twice.
         .subscriber(subscriber(sequence, handlers::watch_sequence, Idempotency::Inbox))
         .job(retention::job())
+        .alerts(RULES, alert::look)
         .routes(http::routes())
 }
 

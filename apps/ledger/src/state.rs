@@ -1,18 +1,14 @@
 //! The state of each event, as a view over what the platform keeps: PENDING, PROCESSED or FAILED.
 
 use postroom::dead::{self, Selection};
-use postroom::inspect::{self, Step, Timeline};
-use postroom::{Entry, Inspect, Result, clock};
+use postroom::inspect::{self, Carrier, Step, Timeline};
+use postroom::{Entry, Inspect, Result};
+use postroom_host::Host;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::alert::{Observed, PENDING_LONG_S};
 use crate::events::{Movement, TYPES};
-use crate::{GROUPS, TOPIC};
-
-/// More late events than this are not counted: the alert has fired long before.
-const LATE_MAX: usize = 1_000;
 
 /// Where an event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,55 +45,46 @@ pub(crate) struct EventState {
 }
 
 /// Events in this state (any, unless told), at most `limit`: failed and processed ones newest first, pending ones oldest first.
-pub(crate) async fn list(store: &dyn Inspect, state: Option<State>, limit: usize) -> Result<Vec<EventState>> {
+pub(crate) async fn list(host: &Host, state: Option<State>, limit: usize) -> Result<Vec<EventState>> {
+    let (store, carriers) = (&*host.store, host.carriers(&TYPES));
     store.pulse().await?; // what was committed while no relay ran is pending too
     let entries = match state {
-        Some(State::Failed) => failed(store, limit).await?,
-        Some(State::Pending) => inspect::undelivered(store, &TYPES, is_ours, limit).await?,
+        Some(State::Failed) => failed(store, &carriers, limit).await?,
+        Some(State::Pending) => inspect::undelivered(store, &TYPES, &carriers, limit).await?,
         Some(State::Processed) | None => inspect::newest(store, &TYPES, limit).await?,
     };
     let timelines = inspect::timelines(store, entries).await?;
-    let states = timelines.into_iter().map(EventState::of);
+    let states = timelines
+        .into_iter()
+        .map(|timeline| EventState::of(timeline, &carriers));
     Ok(states
         .filter(|event| state.is_none_or(|state| event.state == state))
         .collect())
 }
 
-/// What the alert rules look at.
-pub(crate) async fn observe(store: &dyn Inspect) -> Result<Observed> {
-    store.pulse().await?;
-    let late = clock::now() - std::time::Duration::from_secs(PENDING_LONG_S);
-    let pending = inspect::undelivered(store, &TYPES, is_ours, LATE_MAX).await?;
-    let status = inspect::status(store).await?;
-    let ours = status.routes.iter().filter(|route| is_ours(&route.route));
-    Ok(Observed {
-        failed: ours.map(|route| route.dead).sum(),
-        pending_long: pending.iter().filter(|entry| entry.created_at < late).count() as u64,
-    })
-}
-
-async fn failed(store: &dyn Inspect, limit: usize) -> Result<Vec<Entry>> {
+async fn failed(store: &dyn Inspect, carriers: &[Carrier], limit: usize) -> Result<Vec<Entry>> {
     let which = Selection {
+        routes: carriers.iter().map(|carrier| carrier.route.clone()).collect(),
+        event_types: TYPES.map(str::to_owned).into(),
         state: Some("dead"),
         ..Selection::default()
     };
     let letters = dead::list(store.db(), &which, None, limit as u64).await?;
-    let ours = letters.into_iter().filter(|letter| is_ours(&letter.route));
-    let mut entries: Vec<Entry> = ours.map(|letter| letter.entry).collect();
+    let mut entries: Vec<Entry> = letters.into_iter().map(|letter| letter.entry).collect();
     let mut seen = std::collections::HashSet::new();
     entries.retain(|entry| seen.insert(entry.event.id)); // several routes may have given it up
     Ok(entries)
 }
 
-/// Our subscribers, and the routes that publish to our topic.
-fn is_ours(route: &str) -> bool {
-    GROUPS.contains(&route) || (route.starts_with("to-") && route.ends_with(TOPIC))
-}
-
 impl EventState {
-    fn of(timeline: Timeline) -> Self {
+    /// What the routes that carry its type have done with an event.
+    fn of(timeline: Timeline, carriers: &[Carrier]) -> Self {
         let Timeline { entry, steps, .. } = timeline;
-        let ours: Vec<Step> = steps.into_iter().filter(|step| is_ours(&step.route)).collect();
+        let carries = |carrier: &Carrier, step: &Step| {
+            carrier.route == step.route && carrier.filter.matches(&entry.event.event_type)
+        };
+        let is_ours = |step: &Step| carriers.iter().any(|carrier| carries(carrier, step));
+        let ours: Vec<Step> = steps.into_iter().filter(is_ours).collect();
         let movement: Option<Movement> = entry.event.decode().ok();
         Self {
             event_id: entry.event.id,
@@ -140,12 +127,5 @@ mod tests {
         check(&["parked", "passed"], State::Pending);
         check(&["dead", "pending"], State::Failed);
         check(&["waiting", "held"], State::Failed);
-    }
-
-    #[test]
-    fn routes_of_others_do_not_count() {
-        assert!(GROUPS.iter().all(|group| is_ours(group)));
-        assert!(is_ours("to-kafka-ledger-events"));
-        assert!(!is_ours("to-kafka") && !is_ours("hello-flaky"));
     }
 }

@@ -9,7 +9,6 @@ pub mod billing;
 mod catalog;
 mod door;
 pub mod guild;
-mod http;
 pub mod identity;
 pub mod licensing;
 pub mod member;
@@ -99,6 +98,8 @@ impl Umbra {
             .tables(tables())
             .routes(self.routes());
         let module = declare(module);
+        let types: Vec<&'static str> = module.events.iter().map(|event| event.name).collect();
+        let module = module.alerts(alert::RULES, move |host| alert::look(host, types.clone()));
         self.subscribers().into_iter().fold(module, Module::subscriber)
     }
 
@@ -173,7 +174,6 @@ impl Umbra {
             .merge(member::http::routes())
             .merge(notification::http::routes())
             .merge(audit::http::routes())
-            .merge(http::routes())
     }
 }
 

@@ -77,7 +77,8 @@ fn html(front: &Front<'_>) -> String {
          <title>Postroom</title><style>{STYLE}</style><h1>Postroom {}</h1>\
          <table><tr><th>route<th class=n>delivered since start<th>state{lines}</table>\
          <p>Modules:<ul>{modules}</ul>\
-         <p>Health: <a href=/health/live>/health/live</a>, <a href=/health/ready>/health/ready</a>. \
+         <p>Health: <a href=/health/live>/health/live</a>, <a href=/health/ready>/health/ready</a>; <a href=/alerts>/alerts</a>, \
+         <a href=/metrics>/metrics</a>. \
          On the command line: <code>postroom status</code>, <code>postroom tail --follow</code>, <code>postroom why</code>.",
         front.version
     )

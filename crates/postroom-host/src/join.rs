@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Destination, Filter, Relay, Retry, Route, Start, Subscriber, To, Topic};
+use postroom::{Broker, Destination, Filter, Relay, Route, Start, Subscriber, To, Topic};
 
 use crate::module::Module;
 
@@ -92,10 +92,6 @@ pub fn join_through<E>(
     let groups: Vec<String> = subscribers().filter(is_fed).map(|one| one.group.clone()).collect();
     let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
     let brings = topics.wanted(|event| subscribers().any(|subscriber| subscriber.filter.matches(event)));
-    let retries: Vec<(Topic, Retry)> = modules
-        .iter()
-        .map(|one| (one.topic.clone(), one.retry.clone()))
-        .collect();
     for module in modules {
         relay = feed(module, relay, broker, &brings, topics);
     }
@@ -104,14 +100,9 @@ pub fn join_through<E>(
             true => format!("to-{name}"),
             false => format!("to-{name}-{topic}"),
         };
-        let retry = retries
-            .iter()
-            .find(|(of, _)| *of == topic)
-            .map(|(_, retry)| retry.clone());
         let to = To::Destination(publisher(&route, topic)?);
         relay = relay.route(Route {
             filter: Filter::any_of(events),
-            retry: retry.unwrap_or_default(),
             awaits: groups.clone(),
             start: if from_head { Start::Head } else { Start::Beginning },
             ..Route::new(route, to)

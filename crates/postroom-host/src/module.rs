@@ -1,11 +1,10 @@
 //! A module: what an application or a product feature brings to a host.
 
 use axum::Router;
-use postroom::{
-    DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Retry, Subscriber, Topic, migration,
-};
+use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Subscriber, Topic, migration};
 use schemars::JsonSchema;
 
+use crate::alert::{Finding, Rule, Watch};
 use crate::host::Host;
 
 /// Everything one application brings, under one name.
@@ -41,14 +40,14 @@ pub struct Module {
     pub naming: Naming,
     /// Where they belong on a broker.
     pub topic: Topic,
-    /// What happens to those that the broker refuses. One that is away refuses nothing: it is waited for.
-    pub retry: Retry,
     /// Who listens to what.
     pub subscribers: Vec<Subscriber>,
     /// Its HTTP routes, with their full paths.
     pub routes: Router<Host>,
     /// What it does now and then.
     pub jobs: Vec<Job>,
+    /// When somebody should know.
+    pub alerts: Vec<Watch>,
 }
 
 impl Module {
@@ -60,10 +59,10 @@ impl Module {
             events: Vec::new(),
             naming: Naming::default(),
             topic: Topic::default(),
-            retry: Retry::default(),
             subscribers: Vec::new(),
             routes: Router::new(),
             jobs: Vec::new(),
+            alerts: Vec::new(),
         }
     }
 
@@ -95,13 +94,6 @@ impl Module {
         self
     }
 
-    /// Says when to give up publishing an event that the broker refuses.
-    #[must_use]
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
-        self
-    }
-
     /// Adds a subscriber.
     #[must_use]
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
@@ -120,6 +112,39 @@ impl Module {
     #[must_use]
     pub fn job(mut self, job: Job) -> Self {
         self.jobs.push(job);
+        self
+    }
+
+    /// Adds alert rules, and the look that judges all of them: one finding for each, in the same order.
+    ///
+    /// ```
+    /// use postroom::alert::Channel;
+    /// use postroom::{Result, inspect};
+    /// use postroom_host::{Finding, Host, Module, Rule};
+    ///
+    /// const RULES: [Rule; 1] = [Rule {
+    ///     name: "shop_events_failed",
+    ///     channel: Channel::Slack,
+    ///     says: "events of the shop were given up",
+    ///     next: "postroom dead list",
+    /// }];
+    ///
+    /// async fn look(host: Host) -> Result<[Finding; 1]> {
+    ///     let types = ["shop.order.paid.v1"];
+    ///     let failures = inspect::failures(&*host.store, &types, &host.carriers(&types)).await?;
+    ///     Ok([Finding::above(failures.dead as f64, 0.0)])
+    /// }
+    ///
+    /// let module = Module::new("shop").alerts(RULES, look);
+    /// assert_eq!(module.alerts.len(), 1);
+    /// ```
+    #[must_use]
+    pub fn alerts<const N: usize, F, Fut>(mut self, rules: [Rule; N], look: F) -> Self
+    where
+        F: Fn(Host) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<[Finding; N]>> + Send + 'static,
+    {
+        self.alerts.push(Watch::new(rules, look));
         self
     }
 

@@ -1,4 +1,4 @@
-//! The HTTP server: health, metrics, a front page and the routes of every module, behind one set of limits.
+//! The HTTP server: health, metrics, alerts, a front page and the routes of every module, behind one set of limits.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::alert::Alerts;
 use crate::catalog::Catalogue;
 use crate::events;
 use crate::front::{self, Mounted};
@@ -79,6 +80,14 @@ impl Server {
             Err(_never) => Problem::failed().into_response(),
         };
         self.routes = self.routes.route("/metrics", get(page));
+        self
+    }
+
+    /// Shows these alerts at `/alerts`.
+    #[must_use]
+    pub fn alerts(mut self, alerts: Alerts) -> Self {
+        let page = async move || alerts.page().await;
+        self.routes = self.routes.route("/alerts", get(page));
         self
     }
 

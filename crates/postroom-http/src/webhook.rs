@@ -6,17 +6,14 @@ use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
 use postroom::{Batch, Destination, Entry, Envelope, Error, ErrorKind, Mode, Receipt, Result, clock};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::answer::judge;
+use crate::client::{address, client, read};
 use crate::signature::{Secret, sign};
 
 /// Requests under way at once, each of another lane.
 const AT_ONCE: usize = 32;
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How much of an answer is read.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Posts events as CloudEvents, in order by lane. With secrets, each request is signed as Standard Webhooks say: `webhook-id` is
 /// the event's id and the same on every attempt, so that receivers can drop what they have had.
@@ -31,26 +28,9 @@ pub struct Webhook {
 impl Webhook {
     /// Posts to this address; an answer that takes longer than `timeout` counts as none.
     pub fn new(url: &str, mode: Mode, secrets: Vec<Secret>, timeout: Duration) -> Result<Self> {
-        let url: Url = url
-            .parse()
-            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("read the address {url:?}"), source))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(Error::invalid(format!(
-                "the address {url} must begin with http:// or https://"
-            )));
-        }
-        // Another part of the process may have chosen a provider already; either will do.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let client = Client::builder()
-            .connect_timeout(CONNECT_MAX)
-            .timeout(timeout)
-            .redirect(Policy::none())
-            .user_agent(concat!("postroom/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|source| Error::caused(ErrorKind::Failed, "make an HTTP client", source))?;
         Ok(Self {
-            client,
-            url,
+            client: client(timeout)?,
+            url: address(url)?,
             mode,
             secrets,
         })
@@ -105,18 +85,6 @@ fn report(error: reqwest::Error) -> String {
     Error::caused(ErrorKind::Unavailable, "post the event", error).report()
 }
 
-/// The beginning of an answer's body, for whoever asks why an event was refused.
-async fn read(mut answer: reqwest::Response) -> String {
-    let mut body = Vec::new();
-    while (body.len() as u64) < ANSWER_BYTES_MAX {
-        match answer.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) | Err(_) => break,
-        }
-    }
-    String::from_utf8_lossy(&body).into_owned()
-}
-
 fn content_type(kind: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     put(&mut headers, CONTENT_TYPE.as_str(), kind);
@@ -160,13 +128,5 @@ mod tests {
     #[test]
     fn a_value_fits_into_a_header() {
         assert_eq!(percent_encode("a-b 100% \"é\""), "a-b%20100%25%20%22%C3%A9%22");
-    }
-
-    #[test]
-    fn an_address_must_be_http() {
-        let new = |url: &str| Webhook::new(url, Mode::Structured, Vec::new(), CONNECT_MAX);
-        assert!(new("https://example.com/hook").is_ok());
-        assert!(new("ftp://example.com").is_err());
-        assert!(new("example.com").is_err());
     }
 }

@@ -33,4 +33,10 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0005_lookups.up.sql"),
         down: include_str!("../migrations/0005_lookups.down.sql"),
     },
+    Migration {
+        number: 6,
+        name: "alert",
+        up: include_str!("../migrations/0006_alert.up.sql"),
+        down: include_str!("../migrations/0006_alert.down.sql"),
+    },
 ];

@@ -9,15 +9,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postroom::table::{Table, named};
 use postroom::{Error, Inspect, Result, migration};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use sea_orm::sea_query::Query;
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::feed::Feed;
+use crate::wait::until;
 
 /// Every database a test makes begins with this, so that left-over ones can be found and dropped.
 pub const NAME_PREFIX: &str = "postroom_test_";
@@ -76,7 +79,7 @@ pub async fn sqlite() -> Fresh {
 
 impl Fresh {
     async fn open(home: Home) -> Self {
-        let store = must(home.connect().await, "connect to a fresh database");
+        let store = must(open(&home.url()).await, "connect to a fresh database");
         must(
             migration::up(store.db(), "postroom", store.migrations()).await,
             "migrate a fresh database",
@@ -111,7 +114,35 @@ impl Fresh {
 
     /// Another store object on the same database, as a second process would have it.
     pub async fn second(&self) -> Arc<dyn Inspect> {
-        must(self.home.connect().await, "connect once more")
+        self.connecting().await
+    }
+
+    /// The same, for another runtime.
+    pub(crate) fn connecting(&self) -> impl Future<Output = Arc<dyn Inspect>> + Send + use<> {
+        let url = self.url();
+        async move { must(open(&url).await, "connect once more") }
+    }
+
+    /// Waits until everything that is committed can be read, whichever process numbers it.
+    pub async fn catch_up(&self) {
+        until("everything committed is in the log", || async {
+            must(self.pulse().await, "make readable what is committed");
+            self.is_numbered().await
+        })
+        .await;
+    }
+
+    /// Whether nothing waits for its number: only MySQL gives numbers later.
+    async fn is_numbered(&self) -> bool {
+        let db = self.db();
+        if db.get_database_backend() != DbBackend::MySql {
+            return true;
+        }
+        let mut select = Query::select();
+        select.column("id").from(named(db, Table::Incoming)).limit(1);
+        let waiting = db.query_one(&select).await;
+        let waiting = waiting.map_err(|source| Error::db("look for what is not numbered", source));
+        must(waiting, "look at what is committed").is_none()
     }
 
     /// The same database behind another store object, the first one gone: what a restart does.
@@ -157,20 +188,20 @@ enum Home {
 }
 
 impl Home {
-    async fn connect(&self) -> Result<Arc<dyn Inspect>> {
-        Ok(match self {
-            Self::Postgres(own) => Arc::new(Postgres::connect(&own.url()).await?),
-            Self::Mysql(own) => Arc::new(Mysql::connect(&own.url()).await?),
-            Self::Sqlite(_) => Arc::new(Sqlite::open(&self.url()).await?),
-        })
-    }
-
     fn url(&self) -> String {
         match self {
             Self::Postgres(own) | Self::Mysql(own) => own.url(),
             Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("postroom.db").display()),
         }
     }
+}
+
+async fn open(url: &str) -> Result<Arc<dyn Inspect>> {
+    Ok(match url {
+        _ if url.starts_with("postgres") => Arc::new(Postgres::connect(url).await?),
+        _ if url.starts_with("mysql") => Arc::new(Mysql::connect(url).await?),
+        _ => Arc::new(Sqlite::open(url).await?),
+    })
 }
 
 /// One database of a server that is there for all tests.

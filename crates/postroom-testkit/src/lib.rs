@@ -1,13 +1,16 @@
 //! Postroom's proof: what a port promises, as programs.
 //!
-//! One conformance suite per port ([`mod@outbox_suite`], [`mod@destination_suite`], [`mod@broker_suite`]), run by every adapter on the real service; a [`history`] checker
-//! that counts lost, invented, doubled and disordered events; a randomized [`workload`] to feed it; broken [`twin`]s it
-//! must catch; a [`fresh`] store for each test; a private [`server`] or [`process`] to kill; and [`foreign`] clients that read
-//! what we published. `postroom verify` is the same workload and the same checker.
+//! One conformance suite per port ([`mod@outbox_suite`], [`mod@destination_suite`], [`mod@broker_suite`]), run by every adapter
+//! on the real service; a [`history`] checker that counts lost, invented, doubled and disordered events; a randomized
+//! [`workload`] to feed it; broken [`twin`]s it must catch; a [`fresh`] store for each test; a private [`server`] or [`process`]
+//! to kill; a [`stage`] for modules, with a [`client`] and a [`fake_messenger`]; and [`foreign`] clients that read what we
+//! published. `postroom verify` is the same workload and the same checker.
 
 pub mod broker_suite;
 pub mod certificate;
+pub mod client;
 pub mod destination_suite;
+pub mod fake_messenger;
 pub mod feed;
 pub mod foreign;
 pub mod fresh;
@@ -16,6 +19,8 @@ mod home;
 pub mod kafka_server;
 pub mod memory_broker;
 pub mod outbox_suite;
+#[cfg(feature = "kafka")]
+pub mod own_topics;
 pub mod process;
 pub mod rabbitmq_server;
 pub mod receiver;
@@ -25,8 +30,10 @@ pub mod server;
 pub mod stage;
 pub mod twin;
 pub mod verify;
+pub mod wait;
 pub mod workload;
 
+pub use client::Client;
 pub use fresh::Fresh;
 pub use history::{Findings, History, Truth};
 pub use receiver::Receiver;

@@ -58,10 +58,10 @@ pub struct DeadLetter {
 pub struct Selection {
     /// These numbers; empty means any.
     pub dead_ids: Vec<i64>,
-    /// Of this route.
-    pub route: Option<String>,
-    /// Of this event type.
-    pub event_type: Option<String>,
+    /// Of these routes; empty means any.
+    pub routes: Vec<String>,
+    /// Of these event types; empty means any.
+    pub event_types: Vec<String>,
     /// Of this aggregate id.
     pub aggregate_id: Option<String>,
     /// Whose error contains this.
@@ -286,12 +286,12 @@ fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &S
     if !which.dead_ids.is_empty() {
         select.and_where(Expr::col("dead_id").is_in(which.dead_ids.iter().copied()));
     }
-    let equal = [
-        ("route", which.route.as_deref()),
-        ("event_type", which.event_type.as_deref()),
-        ("aggregate_id", which.aggregate_id.as_deref()),
-        ("state", which.state),
-    ];
+    for (column, wanted) in [("route", &which.routes), ("event_type", &which.event_types)] {
+        if !wanted.is_empty() {
+            select.and_where(Expr::col(column).is_in(wanted));
+        }
+    }
+    let equal = [("aggregate_id", which.aggregate_id.as_deref()), ("state", which.state)];
     for (column, wanted) in equal {
         if let Some(wanted) = wanted {
             select.and_where(Expr::col(column).eq(wanted));

@@ -1,5 +1,6 @@
 //! Looking: where every route stands, where an event has got to, and what holds things up.
 
+mod failure;
 mod listing;
 
 use std::collections::HashMap;
@@ -19,8 +20,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{self, JobStatus};
 use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
 use crate::replay;
+use crate::route::Filter;
 use crate::table::{self, Table, event_exprs, read_entry, read_time, read_uuid, uuid_value};
 
+pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
 
 /// Everything there is to see at a glance.
@@ -99,6 +102,15 @@ pub struct Step {
     /// When its subscriber handled it, by the inbox.
     #[serde(with = "time::serde::rfc3339::option")]
     pub handled_at: Option<OffsetDateTime>,
+}
+
+/// A route, and which events it carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// Its name.
+    pub route: String,
+    /// Which events.
+    pub filter: Filter,
 }
 
 /// A reason why something does not move, and what to do.

@@ -6,6 +6,7 @@
 //! the end kept as a dead letter. This crate opens no socket and knows no driver: a store crate brings the database.
 
 mod accept;
+pub mod alert;
 mod audit;
 mod backoff;
 mod broker;

@@ -47,6 +47,8 @@ pub enum Table {
     Audit,
     /// What operators did.
     AdminAudit,
+    /// Alerts that go on, or whose end has not been told.
+    Alert,
     /// Which migrations are applied.
     Migration,
 }
@@ -66,6 +68,7 @@ impl Table {
             Self::Signal => "outbox_signal",
             Self::Audit => "audit_events",
             Self::AdminAudit => "admin_audit",
+            Self::Alert => "alert",
             Self::Migration => "migration",
         }
     }

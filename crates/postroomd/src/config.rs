@@ -1,5 +1,6 @@
 //! The configuration: typed values with defaults, read once from `postroom.toml` and `POSTROOM__SECTION__KEY`.
 
+mod alert;
 mod broker;
 mod read;
 mod route;
@@ -18,6 +19,7 @@ use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
 use crate::store::StoreUrl;
 
+pub(crate) use alert::Alerts;
 pub(crate) use broker::Brokers;
 pub(crate) use route::{Destination, Route};
 
@@ -40,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) telemetry: Telemetry,
     pub(crate) relay: Relay,
     pub(crate) retention: Retention,
+    pub(crate) alerts: Alerts,
     pub(crate) brokers: Brokers,
     pub(crate) routes: Vec<Route>,
     pub(crate) modules: Modules,
@@ -239,6 +242,28 @@ mod tests {
         };
         assert_eq!(config.routes, [expected]);
         assert_eq!(config.retention.inbox, 7 * DAY);
+        assert_eq!(config.store.url.kind(), crate::store::Kind::Postgres);
+        assert_eq!(config.modules.broker("commerce"), Some(BrokerKind::Kafka));
+    }
+
+    #[test]
+    fn the_ledger_profile_has_its_numbers() {
+        let profile = include_str!("../../../deploy/profiles/ledger.toml");
+        let config = Config::read(profile, none()).unwrap();
+        let expected = Route {
+            patterns: vec!["ledger.**".to_owned()],
+            topic: "ledger-events".parse().unwrap(),
+            batch: 100,
+            retry: postroom::Retry {
+                delays: postroom::Delays::Fixed(Duration::from_secs(2)),
+                attempts_max: Some(5),
+                age_max: None,
+            },
+            ..Route::new("ledger", Destination::Broker(BrokerKind::Kafka))
+        };
+        assert_eq!(config.routes, [expected]);
+        assert_eq!(config.retention.outbox, 7 * DAY);
+        assert_eq!(config.alerts.every, Duration::from_secs(30));
     }
 
     #[test]

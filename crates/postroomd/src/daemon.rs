@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use postroom::{Inspect, Job, Mode, Relay, Subscriber, Vitals};
-use postroom_host::{Catalogue, Host, Metrics, Module, Server, Topics, join_through};
+use postroom_host::{Alerts, Catalogue, Host, Metrics, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -48,12 +48,14 @@ impl Daemon {
         let catalogue = Catalogue::of(&modules); // a relay takes the subscribers away
         relay = join(relay, &mut modules, config, (&brokers, topics))?;
         let vitals = relay.vitals();
-        let host = Host {
-            store: Arc::clone(store),
-            vitals: Arc::clone(&vitals),
-        };
+        let host = Host::new(Arc::clone(store), &relay);
+        let alerts = Alerts::new(&host, &mut modules, &config.alerts.messengers(&machine())?);
+        relay = alerts.jobs(config.alerts.every).into_iter().fold(relay, Relay::job);
         let metrics = Metrics::new(&host, &relay);
-        let server = Server::new(host).metrics(metrics.clone()).catalogue(&catalogue);
+        let server = Server::new(host)
+            .metrics(metrics.clone())
+            .alerts(alerts)
+            .catalogue(&catalogue);
         let server = modules.into_iter().fold(server, Server::mount);
         let mut daemon = Self {
             stop: CancellationToken::new(),
@@ -103,6 +105,11 @@ fn retention(config: &Retention) -> Job {
         Some(at) => Job::daily_retention(config.outbox, config.archive, at),
         None => Job::retention(config.outbox, config.archive),
     }
+}
+
+/// The name of this machine, for people who are told of something there.
+fn machine() -> String {
+    std::env::var("HOSTNAME").unwrap_or_else(|_unset| "postroom".to_owned())
 }
 
 /// The groups of this process that read what a route publishes to their broker.

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use commerce::{LocalCache, ProductCache};
 use postroom_testkit::fresh;
-use postroom_testkit::stage::Stage;
-use reqwest::Method;
+use postroom_testkit::stage::Running;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::shop::{Shop, call, client};
+use crate::shop::{Shop, call, run};
 
 /// A cache forgets by itself after a minute; what takes less is the event's doing.
 const SOONER: Duration = Duration::from_secs(45);
@@ -45,33 +44,29 @@ async fn c_04_a_sold_out_product_is_forgotten_where_it_was_cached(shop: Shop) {
 async fn processes_that_share_a_cache_hear_of_it_together() {
     let fresh = fresh::postgres().await;
     let cache: Arc<dyn ProductCache> = Arc::new(LocalCache::default());
-    let open = async |store| Stage::open(store, vec![commerce::module_with(Arc::clone(&cache))], None).await;
-    let (first, second) = (open(fresh.store()).await, open(fresh.second().await).await);
-    let client = client();
-    let at = async |stage: &Stage, method: Method, path: String, body: Value| {
-        let (status, answer) = call(&client, &stage.url, method, &path, body).await;
+    let module = || commerce::module_with(Arc::clone(&cache));
+    let (first, second) = (run(&fresh, None, module()).await, run(&fresh, None, module()).await);
+    let at = async |running: &Running, method: &str, path: &str, body: Value| {
+        let (status, answer) = call(&running.client, method, path, body).await;
         assert!(status < 300, "{path}: {answer}");
         answer
     };
     let lamp = serde_json::json!({ "name": "lamp", "price": 100, "stock": 1 });
-    let lamp = at(&first, Method::POST, "/commerce/products".into(), lamp).await["productId"].clone();
+    let lamp = at(&first, "POST", "/commerce/products", lamp).await["productId"].clone();
     let path = format!("/commerce/products/{lamp}");
-    for stage in [&first, &second] {
-        assert_eq!(at(stage, Method::GET, path.clone(), Value::Null).await["stock"], 1);
+    for running in [&first, &second] {
+        assert_eq!(at(running, "GET", &path, Value::Null).await["stock"], 1);
     }
     let order = serde_json::json!({ "userId": 7, "lines": [{ "productId": lamp, "quantity": 1 }] });
-    let order = at(&second, Method::POST, "/commerce/orders".into(), order).await["orderId"].clone();
-    let payment = serde_json::json!({ "amount": 100 });
-    at(
-        &second,
-        Method::POST,
+    let order = at(&second, "POST", "/commerce/orders", order).await["orderId"].clone();
+    let (payment, amount) = (
         format!("/commerce/orders/{order}/payment"),
-        payment,
-    )
-    .await;
+        serde_json::json!({ "amount": 100 }),
+    );
+    at(&second, "POST", &payment, amount).await;
     let begun = Instant::now();
-    for stage in [&first, &second] {
-        while at(stage, Method::GET, path.clone(), Value::Null).await["stock"] != 0 {
+    for running in [&first, &second] {
+        while at(running, "GET", &path, Value::Null).await["stock"] != 0 {
             assert!(begun.elapsed() < SOONER, "one of two processes was not told");
             sleep(Duration::from_millis(20)).await;
         }

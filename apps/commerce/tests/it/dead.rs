@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use postroom::dead::{self, DeadLetter, Selection};
+use postroom_testkit::wait::PATIENCE;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::shop::{PATIENCE, Shop, client};
+use crate::shop::Shop;
 
 on_every_way! {
     c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once_when_it_is_mended
@@ -21,17 +22,18 @@ pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Val
         "specversion": "1.0", "id": uuid::Uuid::now_v7(), "source": "/bank", "type": format!("loopers.{kind}.v1"),
         "subject": subject, "datacontenttype": "application/json", "data": payload,
     });
-    let request = client()
-        .post(format!("{}/api/v1/events", shop.stage.url))
-        .header("content-type", "application/cloudevents+json")
-        .body(event.to_string());
-    assert_eq!(request.send().await.unwrap().status(), 202);
+    let kind = [("content-type", "application/cloudevents+json")];
+    let answer = shop
+        .client
+        .must("POST", "/api/v1/events", &kind, &event.to_string())
+        .await;
+    assert_eq!(answer.status, 202, "{answer:?}");
 }
 
 /// The dead letter of a group, once there is one.
 pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
     let which = Selection {
-        route: Some(group.to_owned()),
+        routes: vec![group.to_owned()],
         ..Selection::default()
     };
     let until = Instant::now() + PATIENCE;

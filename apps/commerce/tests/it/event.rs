@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use postroom::{Event, Mark, Position};
 use postroom_host::Topics;
 use postroom_testkit::fresh;
+use postroom_testkit::own_topics::OwnTopics;
 use serde_json::{Value, json};
 
-use crate::shop::{OwnTopics, Shop, TOPICS};
+use crate::shop::{Shop, TOPICS};
 
 /// Type, aggregate and payload of an event.
 fn said(event: &Event) -> (String, String, Value) {
@@ -30,7 +31,7 @@ async fn c_01_five_events_say_what_happened(shop: Shop) {
     shop.like(product, 7, false).await;
     let (_, paid) = shop.buy(7, &[(product, 2)]).await;
     let (order, payment) = (&paid["orderId"], &paid["paymentId"]);
-    shop.fresh.pulse().await.unwrap();
+    shop.fresh.catch_up().await;
     let page = shop.fresh.read(Position::START, 100).await.unwrap();
     let events: Vec<_> = page.entries.iter().map(|entry| said(&entry.event)).collect();
     let event = |kind: &str, aggregate: String, payload: Value| (format!("loopers.{kind}.v1"), aggregate, payload);
@@ -87,7 +88,7 @@ fn c_01_the_catalogue_knows_the_events_and_their_topics() {
 /// What is published is in the four topics, each aggregate in one partition and all of them over several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c_01_four_topics_are_keyed_by_aggregate() {
-    let topics = OwnTopics::create().await;
+    let topics = OwnTopics::create(&TOPICS).await;
     let shop = Shop::open(fresh::postgres().await, Some(topics.clone())).await;
     let mut products = Vec::new();
     for _ in 0..8 {

@@ -27,7 +27,7 @@ async fn the_walk_says_what_the_guide_says() {
     let shop = Shop::open(fresh::sqlite().await, None).await;
     let mut walk = Command::new("timeout");
     walk.args(["60", "bash", "-euo", "pipefail", "-c", &block("walk")])
-        .env("SHOP", &shop.stage.url);
+        .env("SHOP", &shop.client.0);
     let said = tokio::task::spawn_blocking(move || walk.output())
         .await
         .unwrap()

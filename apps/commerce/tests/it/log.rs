@@ -6,12 +6,13 @@ use std::sync::Once;
 use std::time::Duration;
 
 use postroom_testkit::fresh;
+use postroom_testkit::wait::PATIENCE;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing_subscriber::EnvFilter;
 
 use crate::dead::{foreign, letter};
-use crate::shop::{PATIENCE, Shop};
+use crate::shop::Shop;
 
 thread_local! {
     /// The log of this thread: each test has its own.
@@ -69,7 +70,7 @@ impl Lines {
 #[tokio::test]
 async fn c_08_each_event_of_note_has_its_line_at_its_level() {
     Lines::keep();
-    let shop = Shop::open(fresh::sqlite().await, None).await;
+    let shop = Shop::here(fresh::sqlite().await).await;
     let lamp = shop.product(100, 1).await;
     foreign(
         &shop,

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test asserts: what it meets in vain has failed"
 )]
@@ -32,7 +31,7 @@ macro_rules! on_every_way {
         mod postgres_through_kafka {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                let kafka = crate::shop::OwnTopics::create().await;
+                let kafka = postroom_testkit::own_topics::OwnTopics::create(&crate::shop::TOPICS).await;
                 let shop = crate::shop::Shop::open(postroom_testkit::fresh::postgres().await, Some(kafka)).await;
                 Box::pin(super::$test(shop)).await;
             })*

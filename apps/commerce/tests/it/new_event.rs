@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use postroom::{DomainEvent, Event, Result, Subscriber, emit, table};
-use postroom_testkit::stage::Stage;
+use postroom_testkit::wait::PATIENCE;
 use schemars::JsonSchema;
 use sea_orm::sea_query::Query;
 use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use crate::shop::{PATIENCE, Shop};
+use crate::shop::Shop;
 
 /// There is more of a product than before.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -43,16 +43,14 @@ on_every_way! {
     a_new_event_reaches_its_new_subscriber
 }
 
-async fn a_new_event_reaches_its_new_subscriber(mut shop: Shop) {
+async fn a_new_event_reaches_its_new_subscriber(shop: Shop) {
     let db = shop.fresh.db().clone();
     let create = "create table replenished (product_id bigint not null)";
     db.execute_unprepared(create).await.unwrap();
     let module = commerce::module()
         .event::<StockReplenishedEventV1>()
         .subscriber(Subscriber::new("commerce-restock", StockReplenishedEventV1::TYPE, note));
-    shop.stage.close().await;
-    let broker = shop.topics.as_ref().map(crate::shop::OwnTopics::broker);
-    shop.stage = Stage::open(shop.fresh.store(), vec![module], broker).await;
+    let shop = shop.killed_and_reopened(module).await;
 
     let lamp = shop.product(100, 1).await;
     let tx = table::begin(&db).await.unwrap();

@@ -1,6 +1,5 @@
 //! What the shop does not do, and what it says then.
 
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::shop::Shop;
@@ -15,8 +14,8 @@ const INVALID: (u16, &str) = (422, "invalid");
 const NOTHING: (u16, &str) = (404, "not_found");
 const UNKNOWN: (u16, &str) = (404, "unknown_product");
 
-async fn check(shop: &Shop, method: Method, path: &str, body: Value, (status, code): (u16, &str)) {
-    let (answered, problem) = shop.call(method.clone(), path, body.clone()).await;
+async fn check(shop: &Shop, method: &str, path: &str, body: Value, (status, code): (u16, &str)) {
+    let (answered, problem) = shop.call(method, path, body.clone()).await;
     assert_eq!(
         (answered, problem["code"].as_str()),
         (status, Some(code)),
@@ -36,19 +35,19 @@ async fn a_product_like_or_view_that_breaks_a_rule_is_refused(shop: Shop) {
         (json!({ "name": "lamp", "price": 1, "stock": 1, "x": 1 }), INVALID),
         (Value::Null, (415, "media_type")),
     ] {
-        check(&shop, Method::POST, "/commerce/products", body, expected).await;
+        check(&shop, "POST", "/commerce/products", body, expected).await;
     }
     for (method, path, expected) in [
-        (Method::GET, "?after=x".to_owned(), INVALID),
-        (Method::GET, "?page=1".to_owned(), INVALID),
-        (Method::GET, "/99".to_owned(), UNKNOWN),
-        (Method::GET, "/lamp".to_owned(), NOTHING),
-        (Method::GET, "/99/metrics".to_owned(), UNKNOWN),
-        (Method::PUT, "/99/likes/7".to_owned(), UNKNOWN),
-        (Method::DELETE, "/99/likes/7".to_owned(), UNKNOWN),
-        (Method::PUT, format!("/{product}/likes/0"), INVALID),
-        (Method::PUT, format!("/{product}/likes/ada"), NOTHING),
-        (Method::POST, format!("/{product}/likes/7"), (405, "method")),
+        ("GET", "?after=x".to_owned(), INVALID),
+        ("GET", "?page=1".to_owned(), INVALID),
+        ("GET", "/99".to_owned(), UNKNOWN),
+        ("GET", "/lamp".to_owned(), NOTHING),
+        ("GET", "/99/metrics".to_owned(), UNKNOWN),
+        ("PUT", "/99/likes/7".to_owned(), UNKNOWN),
+        ("DELETE", "/99/likes/7".to_owned(), UNKNOWN),
+        ("PUT", format!("/{product}/likes/0"), INVALID),
+        ("PUT", format!("/{product}/likes/ada"), NOTHING),
+        ("POST", format!("/{product}/likes/7"), (405, "method")),
     ] {
         check(
             &shop,
@@ -60,9 +59,9 @@ async fn a_product_like_or_view_that_breaks_a_rule_is_refused(shop: Shop) {
         .await;
     }
     let views = |product: i64| format!("/commerce/products/{product}/views");
-    check(&shop, Method::POST, &views(99), json!({ "userId": 7 }), UNKNOWN).await;
-    check(&shop, Method::POST, &views(product), json!({ "userId": 0 }), INVALID).await;
-    check(&shop, Method::POST, &views(product), json!({}), INVALID).await;
+    check(&shop, "POST", &views(99), json!({ "userId": 7 }), UNKNOWN).await;
+    check(&shop, "POST", &views(product), json!({ "userId": 0 }), INVALID).await;
+    check(&shop, "POST", &views(product), json!({}), INVALID).await;
 
     assert_eq!(shop.emitted().await, Vec::<String>::new());
     let listed = shop.get("/commerce/products").await;
@@ -88,14 +87,14 @@ async fn an_order_that_breaks_a_rule_is_refused(shop: Shop) {
         (7, json!("lamp"), INVALID),
     ] {
         let body = json!({ "userId": user, "lines": lines });
-        check(&shop, Method::POST, "/commerce/orders", body, expected).await;
+        check(&shop, "POST", "/commerce/orders", body, expected).await;
     }
     let unknown = (404, "unknown_order");
-    check(&shop, Method::GET, "/commerce/orders/99", Value::Null, unknown).await;
-    check(&shop, Method::GET, "/commerce/orders/x", Value::Null, NOTHING).await;
+    check(&shop, "GET", "/commerce/orders/99", Value::Null, unknown).await;
+    check(&shop, "GET", "/commerce/orders/x", Value::Null, NOTHING).await;
     let pay = |order: i64| format!("/commerce/orders/{order}/payment");
-    check(&shop, Method::POST, &pay(99), json!({ "amount": 1 }), unknown).await;
-    check(&shop, Method::POST, &pay(order), json!({ "amount": "much" }), INVALID).await;
+    check(&shop, "POST", &pay(99), json!({ "amount": 1 }), unknown).await;
+    check(&shop, "POST", &pay(order), json!({ "amount": "much" }), INVALID).await;
 
     assert_eq!(shop.emitted().await, Vec::<String>::new());
     let (next, _) = shop.order(7, &[(product, 1)]).await;
@@ -107,8 +106,8 @@ async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {
     let (order, amount) = shop.order(7, &[(plenty, 3), (few, 3)]).await;
     let payment = format!("/commerce/orders/{order}/payment");
     let pay = |amount: i64| json!({ "amount": amount });
-    check(&shop, Method::POST, &payment, pay(amount - 1), (422, "amount_mismatch")).await;
-    check(&shop, Method::POST, &payment, pay(amount), (409, "out_of_stock")).await;
+    check(&shop, "POST", &payment, pay(amount - 1), (422, "amount_mismatch")).await;
+    check(&shop, "POST", &payment, pay(amount), (409, "out_of_stock")).await;
     let stocks = async || {
         let listed = shop.get("/commerce/products").await;
         [0, 1].map(|at| listed["products"][at]["stock"].as_i64().unwrap())
@@ -124,7 +123,7 @@ async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {
     let payment = format!("/commerce/orders/{order}/payment");
     let paid = shop.post(&payment, pay(amount)).await;
     assert_eq!((&paid["orderId"], &paid["amount"]), (&json!(order), &json!(360)));
-    check(&shop, Method::POST, &payment, pay(amount), (409, "already_paid")).await;
+    check(&shop, "POST", &payment, pay(amount), (409, "already_paid")).await;
     let shown = shop.get(&format!("/commerce/orders/{order}")).await;
     assert_eq!(shown["paymentId"], paid["paymentId"]);
     assert_eq!(stocks().await, [7, 0]);

@@ -1,10 +1,9 @@
 //! Many buyers at once.
 
-use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::shop::{Shop, call, client};
+use crate::shop::{Shop, call};
 
 on_every_store! {
     sixteen_buyers_at_once_are_sold_what_there_is_and_no_more
@@ -57,10 +56,10 @@ async fn an_order_is_paid_once_by_many_at_once(shop: Shop) {
 async fn pay_all(shop: &Shop, orders: &[(i64, i64)]) -> Vec<(u16, String)> {
     let mut buyers = JoinSet::new();
     for &(order, amount) in orders {
-        let url = shop.stage.url.clone();
+        let client = shop.client.clone();
         buyers.spawn(async move {
             let path = format!("/commerce/orders/{order}/payment");
-            let (status, answer) = call(&client(), &url, Method::POST, &path, json!({ "amount": amount })).await;
+            let (status, answer) = call(&client, "POST", &path, json!({ "amount": amount })).await;
             (status, answer["code"].as_str().unwrap_or_default().to_owned())
         });
     }

@@ -1,21 +1,18 @@
 //! A shop that is open: on one of the stores, straight from the outbox or through Kafka.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::any::Any;
 use std::time::Duration;
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{Broker, Inspect, Message, Position, Prefixed, Start, inspect};
-use postroom_kafka::{Kafka, Options, TopicSpec};
-use postroom_testkit::Fresh;
-use postroom_testkit::stage::Stage;
-use reqwest::{Client, Method};
+use postroom::{Position, inspect};
+use postroom_host::Module;
+use postroom_testkit::own_topics::OwnTopics;
+use postroom_testkit::stage::{Running, Scenery, Stage};
+use postroom_testkit::wait::{PATIENCE, until};
+use postroom_testkit::{Client, Fresh};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
-use uuid::Uuid;
+use tokio::time::{Instant, sleep};
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(30);
 /// Who listens in the shop.
@@ -23,100 +20,60 @@ pub(crate) const GROUPS: [&str; 4] = ["commerce-likes", "commerce-sales", "comme
 /// Where the shop's events belong.
 pub(crate) const TOPICS: [&str; 4] = ["order-events", "like-events", "product-events", "stock-events"];
 
-/// An HTTP client. With TLS in the same build it wants somebody to have chosen who encrypts.
-pub(crate) fn client() -> Client {
-    drop(rustls::crypto::ring::default_provider().install_default()); // or it was chosen before
-    Client::new()
-}
-
-/// Topics on Kafka that nobody else uses.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnTopics {
-    pub(crate) kafka: Kafka,
-    pub(crate) prefix: String,
-}
-
-impl OwnTopics {
-    /// The four topics and their dead letters, three partitions each, as `postroom topics apply` makes them.
-    pub(crate) async fn create() -> Self {
-        let url = std::env::var("POSTROOM_TEST_KAFKA_URL").unwrap_or_else(|_| {
-            panic!(
-                "POSTROOM_TEST_KAFKA_URL is not set: this test needs Kafka. Start the services and tell this shell about them \
-                 with `eval \"$(cargo xtask services up)\"`"
-            )
-        });
-        let kafka = Kafka::new(&Options::new(&url)).unwrap();
-        let prefix = format!("shop-{}-", Uuid::now_v7());
-        let spec = |name: String| TopicSpec {
-            name: format!("{prefix}{name}"),
-            partitions: 3,
-            replication: 1,
-            config: BTreeMap::new(),
-        };
-        let names = TOPICS
-            .iter()
-            .flat_map(|topic| [(*topic).to_owned(), format!("{topic}.DLT")]);
-        let specs: Vec<TopicSpec> = names.map(spec).collect();
-        kafka.apply(&specs).await.unwrap();
-        Self { kafka, prefix }
-    }
-
-    pub(crate) fn broker(&self) -> Arc<dyn Broker> {
-        Arc::new(Prefixed::new(Arc::new(self.kafka.clone()), &self.prefix).unwrap())
-    }
-
-    /// So many messages of a topic, as somebody gets them who was not there before.
-    pub(crate) async fn read(&self, topic: &str, count: usize) -> Vec<Message> {
-        let (group, topics) = (format!("{}reader", self.prefix), [format!("{}{topic}", self.prefix)]);
-        let mut reader = self.kafka.subscribe(&group, &topics, Start::Beginning).await.unwrap();
-        let mut messages = Vec::new();
-        while messages.len() < count {
-            let next = timeout(PATIENCE, reader.next(100)).await;
-            let next = next.unwrap_or_else(|_| panic!("only {} of {count} came through {topic}", messages.len()));
-            messages.extend(next.unwrap());
-        }
-        messages
-    }
-}
-
 /// An open shop.
 pub(crate) struct Shop {
     pub(crate) fresh: Fresh,
     pub(crate) topics: Option<OwnTopics>,
-    pub(crate) stage: Stage,
-    client: Client,
+    pub(crate) client: Client,
+    /// What keeps it open.
+    stage: Box<dyn Any + Send>,
 }
 
 impl Shop {
+    /// A shop in a process of its own, as it were.
     pub(crate) async fn open(fresh: Fresh, topics: Option<OwnTopics>) -> Self {
-        let stage = stage(fresh.store(), topics.as_ref()).await;
+        Self::with(fresh, topics, commerce::module()).await
+    }
+
+    async fn with(fresh: Fresh, topics: Option<OwnTopics>, module: Module) -> Self {
+        let running = run(&fresh, topics.as_ref(), module).await;
         Self {
             fresh,
             topics,
-            stage,
-            client: client(),
+            client: running.client.clone(),
+            stage: Box::new(running),
         }
     }
 
-    /// The process is gone in the middle of whatever it did, and another one comes.
-    pub(crate) async fn killed_and_reopened(self) -> Self {
-        drop(self.stage);
-        let fresh = self.fresh.restarted().await;
-        Self::open(fresh, self.topics).await
+    /// A shop on the test's own thread.
+    pub(crate) async fn here(fresh: Fresh) -> Self {
+        let stage = Stage::open(fresh.store(), vec![commerce::module()], None).await;
+        Self {
+            fresh,
+            topics: None,
+            client: Client(stage.url.clone()),
+            stage: Box::new(stage),
+        }
     }
 
-    pub(crate) async fn call(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
-        call(&self.client, &self.stage.url, method, path, body).await
+    /// The process is gone in the middle of whatever it did, and another one comes, with this module.
+    pub(crate) async fn killed_and_reopened(self, module: Module) -> Self {
+        drop(self.stage);
+        Self::with(self.fresh, self.topics, module).await
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        call(&self.client, method, path, body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
-        let (status, answer) = self.call(Method::GET, path, Value::Null).await;
+        let (status, answer) = self.call("GET", path, Value::Null).await;
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
-        let (status, answer) = self.call(Method::POST, path, body).await;
+        let (status, answer) = self.call("POST", path, body).await;
         assert!((200..300).contains(&status), "{path}: {status} {answer}");
         answer
     }
@@ -134,7 +91,7 @@ impl Shop {
 
     /// Likes it, or not any more.
     pub(crate) async fn like(&self, product_id: i64, user_id: i64, likes: bool) {
-        let method = if likes { Method::PUT } else { Method::DELETE };
+        let method = if likes { "PUT" } else { "DELETE" };
         let path = format!("/commerce/products/{product_id}/likes/{user_id}");
         let (status, answer) = self.call(method, &path, Value::Null).await;
         assert_eq!(status, 204, "{path}: {answer}");
@@ -152,7 +109,7 @@ impl Shop {
 
     pub(crate) async fn pay(&self, order_id: i64, amount: i64) -> (u16, Value) {
         let path = format!("/commerce/orders/{order_id}/payment");
-        self.call(Method::POST, &path, json!({ "amount": amount })).await
+        self.call("POST", &path, json!({ "amount": amount })).await
     }
 
     pub(crate) async fn buy(&self, user_id: i64, lines: &[(i64, i64)]) -> (u16, Value) {
@@ -184,7 +141,7 @@ impl Shop {
 
     /// The types of all events so far, in order.
     pub(crate) async fn emitted(&self) -> Vec<String> {
-        self.fresh.pulse().await.unwrap();
+        self.fresh.catch_up().await;
         let (mut types, mut position) = (Vec::new(), Position::START);
         loop {
             let page = self.fresh.read(position, 1000).await.unwrap();
@@ -208,11 +165,7 @@ impl Shop {
             };
             replay::start(&*self.fresh, &replay, "test").await.unwrap();
         }
-        let until = Instant::now() + PATIENCE;
-        while self.replays_running().await > 0 {
-            assert!(Instant::now() < until, "a replay does not end");
-            sleep(LOOK).await;
-        }
+        until("the replays end", || async { self.replays_running().await == 0 }).await;
         self.until_quiet().await;
     }
 
@@ -220,7 +173,7 @@ impl Shop {
     async fn until_quiet(&self) {
         let until = Instant::now() + PATIENCE;
         loop {
-            self.fresh.pulse().await.unwrap();
+            self.fresh.catch_up().await;
             let status = inspect::status(&*self.fresh).await.unwrap();
             let is_quiet = |route: &inspect::RouteStatus| route.backlog + route.retrying + route.waiting == 0;
             if status.routes.iter().all(is_quiet) {
@@ -255,23 +208,21 @@ impl Shop {
 }
 
 /// The shop's module at work on this store.
-pub(crate) async fn stage(store: Arc<dyn Inspect>, topics: Option<&OwnTopics>) -> Stage {
-    let broker = topics.map(OwnTopics::broker);
-    Stage::open(store, vec![commerce::module()], broker).await
+pub(crate) async fn run(fresh: &Fresh, topics: Option<&OwnTopics>, module: Module) -> Running {
+    let scenery = Scenery {
+        broker: topics.map(OwnTopics::broker),
+        ..Scenery::default()
+    };
+    Running::open(fresh, vec![module], scenery).await
 }
 
-pub(crate) async fn call(client: &Client, url: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
-    let mut request = client.request(method, format!("{url}{path}"));
-    if !body.is_null() {
-        request = request.json(&body);
-    }
-    let response = request.send().await.unwrap();
-    let status = response.status().as_u16();
-    let is_problem = response
-        .headers()
-        .get("content-type")
-        .is_some_and(|kind| kind == "application/problem+json");
-    assert_eq!(is_problem, status >= 400, "{path}: {status}");
-    let text = response.text().await.unwrap();
-    (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+pub(crate) async fn call(client: &Client, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let body = match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    };
+    let answer = client.must(method, path, &[], &body).await;
+    let is_problem = answer.kind == "application/problem+json";
+    assert_eq!(is_problem, answer.status >= 400, "{path}: {answer:?}");
+    (answer.status, answer.body)
 }

@@ -4,10 +4,9 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use postroom_host::{Host, Problem};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::alert::{self, Alert, Observed};
 use crate::command::Shown;
 use crate::domain::{AccountId, Refusal};
 use crate::idempotency::problem;
@@ -37,12 +36,6 @@ pub(super) struct Part {
 pub(super) struct Wanted {
     state: Option<state::State>,
     limit: Option<u64>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Alerts {
-    observed: Observed,
-    alerts: Vec<Alert>,
 }
 
 type Asked<T> = Result<Query<T>, QueryRejection>;
@@ -101,13 +94,7 @@ pub(super) async fn anomalies(State(host): State<Host>) -> Result<Json<Vec<Anoma
 pub(super) async fn events(State(host): State<Host>, wanted: Asked<Wanted>) -> Result<Json<Vec<EventState>>, Problem> {
     let wanted = asked(wanted)?;
     let limit = usize::try_from(limit(wanted.limit)).unwrap_or_default();
-    Ok(Json(state::list(&*host.store, wanted.state, limit).await?))
-}
-
-pub(super) async fn alerts(State(host): State<Host>) -> Result<Json<Alerts>, Problem> {
-    let observed = state::observe(&*host.store).await?;
-    let alerts = alert::alerts(&observed);
-    Ok(Json(Alerts { observed, alerts }))
+    Ok(Json(state::list(&host, wanted.state, limit).await?))
 }
 
 fn parse(account_id: &str) -> Result<AccountId, Problem> {

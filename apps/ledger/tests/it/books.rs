@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use postroom::{Entry, Inspect, Position};
 use postroom_testkit::Fresh;
+use postroom_testkit::wait::until;
 use sea_orm::{ConnectionTrait, QueryResult, Statement, TryGetable};
 
 use ledger::Movement;
-
-use crate::world::until;
 
 /// A number or a text of each row.
 pub(crate) async fn rows(store: &dyn Inspect, sql: &str) -> Vec<QueryResult> {

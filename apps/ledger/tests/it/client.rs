@@ -1,4 +1,4 @@
-//! A client of the ledger: one connection for each request, so that a server that is killed is noticed at once.
+//! A client of the ledger.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,54 +7,24 @@
     reason = "a test harness: what is missing has failed"
 )]
 
-use std::io::{self, ErrorKind};
-use std::time::Duration;
+use std::io;
 
+use postroom_testkit::client::Answer;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 use uuid::Uuid;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What the ledger said.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) kind: String,
-    pub(crate) body: Value,
-}
-
-impl Answer {
-    /// The code of a problem.
-    pub(crate) fn code(&self) -> &str {
-        assert_eq!(self.kind, "application/problem+json", "{self:?}");
-        assert_eq!(self.body["status"], self.status, "{self:?}");
-        self.body["code"].as_str().unwrap()
-    }
-
-    /// The body of what was made.
-    pub(crate) fn created(self) -> Value {
-        assert_eq!(self.status, 201, "{self:?}");
-        self.body
-    }
-}
 
 /// Where a ledger is.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(pub(crate) String);
+pub(crate) struct Client(pub(crate) postroom_testkit::Client);
 
 impl Client {
     pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.must("GET", path, None, "").await
+        self.0.get(path).await
     }
 
     /// What is there.
     pub(crate) async fn look(&self, path: &str) -> Value {
-        let answer = self.get(path).await;
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        answer.body
+        self.get(path).await.ok()
     }
 
     /// A request with a key of its own.
@@ -88,43 +58,8 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// A request, as it is on the wire.
     pub(crate) async fn send(&self, method: &str, path: &str, key: Option<&str>, body: &str) -> io::Result<Answer> {
-        let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: ledger\r\nconnection: close\r\n{key}content-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let talk = async {
-            let mut stream = TcpStream::connect(self.0.trim_start_matches("http://")).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            io::Result::Ok(answer)
-        };
-        let answer = timeout(PATIENCE, talk)
-            .await
-            .map_err(|_late| io::Error::from(ErrorKind::TimedOut))?;
-        read(&answer?).ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))
+        let key = key.map(|key| ("idempotency-key", key));
+        self.0.send(method, path, key.as_slice(), body).await
     }
-}
-
-/// A whole answer; `None` when it was cut off.
-fn read(text: &str) -> Option<Answer> {
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let header = |name: &str| {
-        let line = head
-            .lines()
-            .find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    if header("content-length")?.parse() != Ok(body.len()) {
-        return None;
-    }
-    Some(Answer {
-        status: head.split(' ').nth(1)?.parse().ok()?,
-        kind: header("content-type")?,
-        body: serde_json::from_str(body).ok()?,
-    })
 }

@@ -18,7 +18,7 @@ on_every_store! {
 
 /// Each attempt that was overtaken is gone with its event: as many events as transactions, numbered without a gap.
 async fn many_writers_on_one_account_leave_one_event_each(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let ada = &ledger.open("ada", "KRW").await;
     let writer = async |_| {
@@ -34,7 +34,7 @@ async fn many_writers_on_one_account_leave_one_event_each(fresh: Fresh) {
 }
 
 async fn transfers_that_cross_do_not_deadlock(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let accounts = [&ledger.open("ada", "KRW").await, &ledger.open("bob", "KRW").await];
     for account in accounts {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use postroom::Broker;
 use postroom_testkit::Fresh;
+use postroom_testkit::wait::until;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, TransactionTrait};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::books;
 use crate::fault::{Faulty, Step};
 use crate::kafka::{at, published};
-use crate::world::{World, on_every_store, shared_kafka, until};
+use crate::world::{World, on_every_store, shared_kafka};
 
 on_every_store! {
     after_the_commit
@@ -58,7 +59,7 @@ const EVENTS: usize = 7;
 async fn crash_at(fresh: Fresh, step: Step) -> usize {
     let broker = shared_kafka().await;
     let faulty = Arc::new(Faulty::new(Arc::clone(&broker), step));
-    let world = World::with(fresh, Some(Arc::clone(&faulty) as Arc<dyn Broker>), ledger::module());
+    let world = World::with(fresh, Some(Arc::clone(&faulty) as Arc<dyn Broker>), ledger::module()).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     ledger.deposit(&ada, 1_000).await.created();
@@ -66,7 +67,7 @@ async fn crash_at(fresh: Fresh, step: Step) -> usize {
     ledger.transfer(&ada, &bob, 70).await.created();
     faulty.reached().await;
 
-    let world = world.killed(Some(Arc::clone(&broker)));
+    let world = world.killed(Some(Arc::clone(&broker))).await;
     world.client.deposit(&ada, 1).await.created();
     world.client.transfer(&bob, &ada, 7).await.created();
     books::settle(&world.fresh).await;
@@ -96,7 +97,7 @@ async fn until_blocked(fresh: &Fresh) {
 /// A stage that dies before its writer commits leaves nothing: no balance, no entry, no event. The client asks again with the
 /// same key and gets it once.
 async fn before_the_commit(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ada = world.client.open("ada", "KRW").await;
     world.client.deposit(&ada, 10).await.created();
     let row = hold(
@@ -111,7 +112,7 @@ async fn before_the_commit(fresh: Fresh) {
     asking.spawn(async move { client.send("POST", &asked.0, Some("k"), &asked.1).await });
     until_blocked(&world.fresh).await;
 
-    let world = world.killed(None);
+    let world = world.killed(None).await;
     let cut_off = asking.join_next().await.unwrap().unwrap();
     assert!(cut_off.is_err(), "the client got an answer: {cut_off:?}");
     row.commit().await.unwrap();
@@ -134,7 +135,7 @@ async fn before_the_commit(fresh: Fresh) {
 
 /// A stage that dies while a subscriber's effect is written and not committed leaves no effect; the next one has it once.
 async fn inside_the_effect(fresh: Fresh, broker: Option<Arc<dyn Broker>>) {
-    let world = World::with(fresh, broker.clone(), ledger::module());
+    let world = World::with(fresh, broker.clone(), ledger::module()).await;
     let ada = world.client.open("ada", "KRW").await;
     world.client.deposit(&ada, 10).await.created();
     books::settle(&world.fresh).await;
@@ -147,7 +148,7 @@ async fn inside_the_effect(fresh: Fresh, broker: Option<Arc<dyn Broker>>) {
     })
     .await;
 
-    let world = world.killed(broker);
+    let world = world.killed(broker).await;
     row.commit().await.unwrap();
     books::settle(&world.fresh).await;
     let portfolio = world.client.look("/ledger/portfolios/ada").await;

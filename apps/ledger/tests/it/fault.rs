@@ -39,7 +39,7 @@ impl Faulty {
 
     /// Waits until somebody stands at the step.
     pub(crate) async fn reached(&self) {
-        let stands = tokio::time::timeout(crate::world::PATIENCE, self.reached.acquire()).await;
+        let stands = tokio::time::timeout(postroom_testkit::wait::PATIENCE, self.reached.acquire()).await;
         assert!(stands.is_ok(), "nobody came as far as {:?}", self.step);
     }
 

@@ -32,13 +32,13 @@ fn blocks(title: &str) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_through_says_what_the_guide_says() {
-    let world = World::on(fresh::sqlite().await);
+    let world = World::on(fresh::sqlite().await).await;
     let blocks = blocks("walk-through");
     assert!(blocks.len() > 4, "the guide has {} blocks", blocks.len());
     let script: String = blocks.iter().map(|(script, _)| script.as_str()).collect();
     let mut bash = Command::new("bash")
         .args(["-eu", "-o", "pipefail"])
-        .env("LEDGER", format!("{}/ledger", world.client.0))
+        .env("LEDGER", format!("{}/ledger", world.client.0.0))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

@@ -21,7 +21,7 @@ on_every_store! {
 }
 
 async fn a_write_without_a_key_is_refused(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ada = world.client.open("ada", "KRW").await;
     let amount = json!({ "amount": 1, "currency": "KRW" }).to_string();
     for path in [
@@ -45,7 +45,7 @@ async fn a_write_without_a_key_is_refused(fresh: Fresh) {
 }
 
 async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let path = format!("/ledger/accounts/{ada}/deposits");
@@ -76,7 +76,7 @@ async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
     let opened = ledger.post_as("k-3", "/ledger/accounts", &account).await;
     assert_eq!(ledger.post_as("k-3", "/ledger/accounts", &account).await, opened);
 
-    let world = world.killed(None);
+    let world = world.killed(None).await;
     let after = world
         .client
         .post_as("k-1", &path, &json!({ "amount": 5, "currency": "KRW" }))
@@ -91,7 +91,7 @@ async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
 }
 
 async fn a_key_belongs_to_one_request(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let deposits = |account: &str| format!("/ledger/accounts/{account}/deposits");
@@ -118,7 +118,7 @@ async fn a_key_belongs_to_one_request(fresh: Fresh) {
 }
 
 async fn of_many_at_once_one_has_the_effect(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let ada = ledger.open("ada", "KRW").await;
     let path = format!("/ledger/accounts/{ada}/deposits");

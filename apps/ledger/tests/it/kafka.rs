@@ -36,7 +36,7 @@ pub(crate) async fn published(broker: &dyn Broker, events: usize) -> Vec<Movemen
     loop {
         let distinct: std::collections::HashSet<_> = movements.iter().map(at).collect();
         let patience = if distinct.len() < events {
-            crate::world::PATIENCE
+            postroom_testkit::wait::PATIENCE
         } else {
             QUIET
         };

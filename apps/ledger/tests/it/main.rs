@@ -1,5 +1,6 @@
 //! The ledger, through its HTTP door, on every database, straight from the outbox and through Kafka.
 
+mod alert;
 mod books;
 mod client;
 mod contention;

@@ -15,6 +15,8 @@ use async_trait::async_trait;
 use postroom::Broker;
 use postroom_testkit::broker_suite::Site;
 use postroom_testkit::memory_broker::MemoryBroker;
+use postroom_testkit::own_topics::OwnTopics;
+use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::{Fresh, fresh, kafka_server, server};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -25,7 +27,7 @@ use uuid::Uuid;
 
 use crate::books;
 use crate::client::Client;
-use crate::world::{Running, kafka_at, open};
+use crate::world::TOPICS;
 
 const CLIENTS: usize = 32;
 const ACCOUNTS: usize = 12;
@@ -72,7 +74,7 @@ impl Victim for MemoryBroker {
 
 /// A client: the answers to what it asked for.
 struct Mover {
-    address: watch::Receiver<String>,
+    address: watch::Receiver<Client>,
     accounts: Arc<Vec<String>>,
     /// Those that were posted.
     posted: Vec<Value>,
@@ -116,7 +118,7 @@ impl Mover {
     async fn ask(&mut self, path: &str, body: &Value) -> (u16, Value) {
         let (key, begun) = (Uuid::now_v7().to_string(), Instant::now());
         loop {
-            let client = Client(self.address.borrow().clone());
+            let client = self.address.borrow().clone();
             match client.send("POST", path, Some(&key), &body.to_string()).await {
                 Ok(answer) if answer.status < 500 => return (answer.status, answer.body),
                 _ => sleep(AGAIN).await,
@@ -129,11 +131,23 @@ impl Mover {
     }
 }
 
+async fn open(fresh: &Fresh, broker: &Arc<dyn Broker>) -> Running {
+    let scenery = Scenery {
+        broker: Some(Arc::clone(broker)),
+        ..Scenery::default()
+    };
+    Running::open(fresh, vec![ledger::module()], scenery).await
+}
+
+async fn kafka_at(url: &str) -> Arc<dyn Broker> {
+    OwnTopics::on(url, &TOPICS).await.broker()
+}
+
 /// Kills the stage and the victims in turn; answers how often.
 async fn faults(
     fresh: &Fresh,
     broker: &Arc<dyn Broker>,
-    (mut stage, address): (Running, watch::Sender<String>),
+    (mut stage, address): (Running, watch::Sender<Client>),
     victims: &mut [Box<dyn Victim>],
 ) -> (Running, usize) {
     let (begun, mut turn) = (Instant::now(), 0);
@@ -144,8 +158,8 @@ async fn faults(
             Some(victim) if turn % 2 == 1 => victim.kill().await,
             _ => {
                 drop(stage);
-                stage = open(fresh, ledger::module(), Some(Arc::clone(broker)));
-                address.send_replace(stage.url());
+                stage = open(fresh, broker).await;
+                address.send_replace(Client(stage.client.clone()));
             }
         }
         turn += 1;
@@ -154,9 +168,9 @@ async fn faults(
 }
 
 async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dyn Victim>>) {
-    let stage = open(&fresh, ledger::module(), Some(Arc::clone(&broker)));
-    let (address, reader) = watch::channel(stage.url());
-    let client = Client(stage.url());
+    let stage = open(&fresh, &broker).await;
+    let client = Client(stage.client.clone());
+    let (address, reader) = watch::channel(client.clone());
     let (mut accounts, mut answers) = (Vec::new(), Vec::new());
     for number in 0..ACCOUNTS {
         let account = client.open(&format!("owner-{}", number % 4), "KRW").await;

@@ -12,12 +12,13 @@ use ledger::{LedgerPosted, Movement};
 use postroom::replay::{self, Range, Replay};
 use postroom::{Event, When, append, inspect, table};
 use postroom_testkit::Fresh;
+use postroom_testkit::wait::until;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::books;
-use crate::world::{World, on_every_store, until};
+use crate::world::{World, on_every_store};
 
 on_every_store! {
     a_gap_and_a_repetition_are_noticed
@@ -50,7 +51,7 @@ async fn emit(fresh: &Fresh, event: Event) {
 }
 
 async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let account = Uuid::now_v7().to_string();
     let tell = async |number| emit(&world.fresh, Event::of(&posted(&account, number)).unwrap()).await;
     let anomalies = async || -> Vec<(i64, String, bool)> {
@@ -98,7 +99,7 @@ async fn a_gap_and_a_repetition_are_noticed(fresh: Fresh) {
 
 /// The same event delivered again, as a broker may: the id follows from the transaction, so nothing counts twice.
 async fn a_transaction_that_is_told_twice_counts_once(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ada = world.client.open("ada", "KRW").await;
     let deposit = world.client.deposit(&ada, 7).await.created();
     books::settle(&world.fresh).await;
@@ -136,7 +137,7 @@ async fn audit_rows_go_after_five_years(fresh: Fresh) {
     for job in &mut module.jobs {
         job.when = When::Every(Duration::from_millis(200));
     }
-    let world = World::with(fresh, None, module);
+    let world = World::with(fresh, None, module).await;
     let ada = world.client.open("ada", "KRW").await;
     for _ in 0..3 {
         world.client.deposit(&ada, 1).await.created();

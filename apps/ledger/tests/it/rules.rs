@@ -7,10 +7,11 @@
 )]
 
 use postroom_testkit::Fresh;
+use postroom_testkit::wait::until;
 use serde_json::{Value, json};
 
 use crate::books;
-use crate::world::{World, on_every_store, until};
+use crate::world::{World, on_every_store};
 
 on_every_store! {
     money_moves_and_the_books_balance
@@ -23,7 +24,7 @@ fn id(transaction: &Value) -> &str {
 }
 
 async fn money_moves_and_the_books_balance(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let deposit = ledger.deposit(&ada, 1_000).await.created();
@@ -99,7 +100,7 @@ type Bad = (String, Value, u16, &'static str);
 
 /// Everything that can be wrong with a request, and the code that says so.
 async fn every_bad_request_has_its_code(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let [ada, bob, eve] = [
         &ledger.open("ada", "KRW").await,
@@ -209,7 +210,7 @@ fn bad_reversals(reversed: &str, reversal: &str) -> Vec<Bad> {
 
 /// A transfer whose second account refuses has not touched the first.
 async fn a_refused_request_changes_nothing(fresh: Fresh) {
-    let world = World::on(fresh);
+    let world = World::on(fresh).await;
     let ledger = &world.client;
     let (ada, bob, usd) = (
         ledger.open("ada", "KRW").await,

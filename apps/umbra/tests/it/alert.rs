@@ -1,16 +1,38 @@
-//! When somebody should look: what fails and what is not published shows.
+//! The four alert rules: what they see, whatever route it is on, and who is told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
-use postroom::{Batch, Broker, Destination, Letter, Mode, Receipt, Result, Start, Subscription, Topic, inspect};
+use postroom::alert::{Channel, Messenger};
+use postroom::{Broker, Delays, inspect};
+use postroom_host::Messengers;
+use postroom_http::Slack;
+use postroom_testkit::fake_messenger::FakeMessenger;
 use postroom_testkit::memory_broker::MemoryBroker;
-use postroom_testkit::{Fresh, fresh};
-use serde_json::json;
-use umbra::alert::Gauges;
+use postroom_testkit::stage::{Scenery, Stage};
+use postroom_testkit::wait::{until, until_run};
+use postroom_testkit::{Client, Fresh, fresh};
+use serde_json::Value;
+use umbra::Umbra;
 use umbra::notification::dm::Sent;
 
-use crate::site::Site;
+use crate::site::{Site, umbra};
+
+fn failed() -> Sent {
+    Sent::Failed {
+        says: "no route to Discord".to_owned(),
+    }
+}
+
+/// What is found for each rule.
+async fn found(site: &Site) -> [(f64, bool); 4] {
+    let page = Client(site.stage.url.clone()).get("/alerts").await.ok();
+    umbra::alert::RULES.map(|rule| {
+        let shown = page.as_array().unwrap().iter().find(|shown| shown["rule"] == rule.name);
+        let shown = shown.unwrap();
+        (shown["number"].as_f64().unwrap(), shown["is_firing"] == true)
+    })
+}
 
 on_each_database! {
     metrics: u_08_what_fails_shows_in_the_metrics_sqlite, u_08_what_fails_shows_in_the_metrics_postgres,
@@ -18,79 +40,90 @@ on_each_database! {
 }
 
 async fn metrics(fresh: Fresh) {
-    let site = Site::open(fresh).await;
+    // Slowly enough that somebody who looks now and then sees it fail.
+    let slowly = |umbra: &mut Umbra| umbra.retry.delays = Delays::Fixed(Duration::from_millis(200));
+    let site = Site::with(fresh, slowly).await;
     let ada = site.user("1001", "visa").await;
     site.guild("g1", &ada).await;
     site.quiet().await;
-    assert_eq!(site.get("/alerts").await["firing"], json!([]));
-    site.dm.otherwise(Some(Sent::Failed {
-        says: "no route to Discord".to_owned(),
-    }));
+    assert_eq!(found(&site).await, [(0.0, false); 4]);
+    site.dm.otherwise(Some(failed()));
     site.subscription("g1", &ada).await;
-    let alerts = site
-        .until("/alerts", |alerts| {
-            alerts["metrics"]["retry_count_mean"].as_f64() > Some(1.0)
-        })
-        .await;
-    assert_eq!(alerts["firing"][0]["metric"], "retry_count_mean", "{alerts}");
-    assert_eq!(alerts["metrics"]["failed_events"], 1);
-    assert!(alerts["metrics"]["event_age_max_s"].as_f64() > Some(0.0), "{alerts}");
-    assert_eq!(alerts["rules"].as_array().unwrap().len(), 4);
-    site.until("/alerts", |alerts| alerts["firing"] == json!([])).await;
-    let status = inspect::status(&*site.fresh).await.unwrap();
-    let failed = |module, topic| Gauges::of(&status, module, topic).failed_events;
-    assert_eq!(failed("umbra", "umbra-events"), 1, "the dead letter");
-    assert_eq!(failed("other", "other-events"), 0);
+    until("it was tried in vain more than once", || async {
+        let [unpublished, age, failed, mean] = found(&site).await;
+        let is_measured = unpublished.0 >= 1.0 && age.0 > 0.0 && failed == (1.0, false);
+        mean.1 && mean.0 > 1.0 && is_measured
+    })
+    .await;
+    until("it was given up", || async {
+        let [.., failed, mean] = found(&site).await;
+        (failed, mean) == ((1.0, false), (0.0, false))
+    })
+    .await;
     site.stage.close().await;
 }
 
-/// A broker whose topics take nothing.
-#[derive(Debug, Default)]
-struct Deaf(MemoryBroker);
-
-#[async_trait]
-impl Broker for Deaf {
-    fn publisher(&self, _: Topic, _: Mode) -> Arc<dyn Destination> {
-        Arc::new(Self::default())
-    }
-
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        self.0.subscribe(group, topics, start).await
-    }
-
-    async fn bury(&self, letter: &Letter) -> Result<()> {
-        self.0.bury(letter).await
-    }
-
-    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
-        self.0.waiting(group, topics).await
-    }
-}
-
-#[async_trait]
-impl Destination for Deaf {
-    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let refuse = async |_at: usize| Receipt::Refused("this topic takes nothing".to_owned());
-        batch.in_lanes(1, refuse).await
-    }
-}
-
-/// Events that a broker does not take have reached nobody: that is seen, although every group has nothing to do.
+/// What nobody publishes has not reached anybody, although no subscriber is behind.
 #[tokio::test]
-async fn u_08_what_is_not_published_shows_in_the_metrics() {
-    let site = Site::through(fresh::sqlite().await, Arc::new(Deaf::default())).await;
-    site.post("/users", json!({ "discord_user_id": "1001" })).await;
-    let alerts = site
-        .until("/alerts", |alerts| {
-            alerts["metrics"]["retry_count_mean"].as_f64() > Some(1.0)
-        })
-        .await;
-    let metrics = &alerts["metrics"];
-    assert_eq!(
-        (&metrics["unpublished_events"], &metrics["failed_events"]),
-        (&json!(1), &json!(1))
-    );
-    assert!(metrics["event_age_max_s"].as_f64() > Some(0.0), "{alerts}");
-    assert_eq!(alerts["firing"][0]["metric"], "retry_count_mean", "{alerts}");
+async fn u_08_events_that_are_not_published_count() {
+    let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::default());
+    let site = Site::through(fresh::sqlite().await, broker).await;
+    until("the relay knows its routes", || async {
+        inspect::status(&*site.fresh).await.unwrap().routes.len() == 6
+    })
+    .await;
+    let publishes = "to-broker-umbra-events";
+    inspect::set_paused(&*site.fresh, publishes, true, "test")
+        .await
+        .unwrap();
+    site.user("1001", "visa").await;
+    let emitted = f64::from(u32::try_from(site.events().await.len()).unwrap());
+    until("no subscriber is behind", || async {
+        let status = inspect::status(&*site.fresh).await.unwrap();
+        let mut subscribers = status.routes.iter().filter(|route| route.route != publishes);
+        subscribers.all(|route| route.backlog == 0)
+    })
+    .await;
+    assert_eq!(found(&site).await[0].0, emitted);
+    inspect::set_paused(&*site.fresh, publishes, false, "test")
+        .await
+        .unwrap();
+    until("nothing waits", || async { found(&site).await[0].0 == 0.0 }).await;
+    site.stage.close().await;
+}
+
+/// Discord takes no message for a while; Slack is told when that begins and when it ends.
+#[tokio::test]
+async fn u_08_a_rule_that_fires_is_told_once() {
+    let (fresh, slack) = (fresh::sqlite().await, FakeMessenger::slack().await);
+    let (mut umbra, cards, dm) = umbra();
+    umbra.retry.attempts_max = None;
+    let to_slack: Arc<dyn Messenger> = Arc::new(Slack::new(&slack.url).unwrap());
+    let scenery = Scenery {
+        messengers: Messengers::from([(Channel::Slack, to_slack)]),
+        every: Duration::from_millis(100),
+        ..Scenery::default()
+    };
+    let stage = Stage::set(fresh.store(), vec![umbra.module()], scenery).await;
+    let site = Site {
+        cards,
+        dm,
+        stage,
+        fresh,
+    };
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.dm.otherwise(Some(failed()));
+    site.subscription("g1", &ada).await;
+    until("Slack is told", || async { !slack.taken().is_empty() }).await;
+    until_run(&*site.fresh, "alerts-umbra").await;
+    site.dm.otherwise(None);
+    until("Slack is told of the end", || async { slack.taken().len() > 1 }).await;
+    until_run(&*site.fresh, "alerts-umbra").await;
+    let texts: Vec<Value> = slack.taken().iter().map(|message| message["text"].clone()).collect();
+    let begins = |at: usize, words: &str| texts[at].as_str().unwrap().starts_with(words);
+    assert!(begins(0, "*umbra_retry_count_mean* began at"), "{texts:?}");
+    assert!(begins(1, "*umbra_retry_count_mean* is over"), "{texts:?}");
+    assert_eq!(texts.len(), 2, "{texts:?}");
     site.stage.close().await;
 }

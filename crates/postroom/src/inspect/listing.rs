@@ -1,18 +1,21 @@
 //! Many events at once: the newest, those that wait, and the way of each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Known;
 
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use uuid::Uuid;
 
-use super::{RouteStatus, Step, Timeline, cursors, handled, states};
+use super::{Carrier, RouteStatus, Step, Timeline, cursors, handled, states};
 use crate::error::{Error, Result};
-use crate::outbox::{Entry, Inspect, Page};
+use crate::outbox::{Entry, Inspect, Page, Position};
 use crate::table::{self, Table, event_exprs, read_entry};
 
 /// How far ahead of a cursor is looked for an entry; beyond it everything is ahead.
 const AHEAD: usize = 1_000;
+/// How many times as far entries that wait are looked for page by page.
+const PAGES_MAX: usize = 5;
 
 /// Entries of these types in the log, newest first, at most `limit`.
 pub async fn newest(store: &dyn Inspect, types: &[&str], limit: usize) -> Result<Vec<Entry>> {
@@ -27,35 +30,50 @@ pub async fn newest(store: &dyn Inspect, types: &[&str], limit: usize) -> Result
     Ok(entries)
 }
 
-/// Entries of these types that a route of those asked for has not delivered, oldest first, at most `limit`: parked, or still
-/// ahead of its cursor.
+/// Entries of these types that one of these routes has not delivered, oldest first, at most `limit`: parked, or still ahead of
+/// its cursor.
 pub async fn undelivered(
     store: &dyn Inspect,
     types: &[&str],
-    is_asked: impl Fn(&str) -> bool,
+    carriers: &[Carrier],
     limit: usize,
 ) -> Result<Vec<Entry>> {
     let tx = table::look(store.db()).await?;
-    let routes = cursors(&tx).await?;
+    let lines = cursors(&tx).await?;
     tx.commit().await?;
-    let mut waiting: HashMap<Uuid, Entry> = HashMap::new();
-    for route in routes.iter().filter(|route| is_asked(&route.route)) {
-        let parked = find(store, Table::Parked, |select| {
-            select
-                .and_where(Expr::col("route").eq(route.route.as_str()))
-                .and_where(Expr::col("state").ne("held"))
-                .and_where(of_types(types))
-                .order_by("id", Order::Asc)
-                .limit(limit as u64);
-        });
-        let mut entries = parked.await?;
-        entries.extend(ahead(store, route, types, limit).await?);
-        waiting.extend(entries.into_iter().map(|entry| (entry.event.id, entry)));
+    let routes: Vec<&str> = carriers.iter().map(|carrier| carrier.route.as_str()).collect();
+    let parked = find(store, Table::Parked, |select| {
+        select
+            .and_where(Expr::col("route").is_in(routes))
+            .and_where(Expr::col("state").ne("held"))
+            .and_where(of_types(types))
+            .order_by("id", Order::Asc)
+            .limit(limit as u64);
+    });
+    let mut waiting: HashMap<Uuid, Entry> = parked.await?.into_iter().map(by_id).collect();
+    let mut ahead: HashMap<Position, Vec<Entry>> = HashMap::new(); // routes at rest stand at the same place
+    for line in &lines {
+        let Some(carrier) = carriers.iter().find(|carrier| carrier.route == line.route) else {
+            continue;
+        };
+        let entries = match ahead.entry(line.position) {
+            Known::Occupied(known) => known.into_mut(),
+            Known::Vacant(place) => place.insert(ahead_of(store, line.position, types, limit).await?),
+        };
+        let shards = shards(&lines, &line.route);
+        let is_for = |entry: &&Entry| {
+            carrier.filter.matches(&entry.event.event_type) && entry.event.key().shard(shards) == line.shard
+        };
+        waiting.extend(entries.iter().filter(is_for).cloned().map(by_id));
     }
     let mut entries: Vec<Entry> = waiting.into_values().collect();
     entries.sort_by_key(|entry| (entry.created_at, entry.id));
     entries.truncate(limit);
     Ok(entries)
+}
+
+fn by_id(entry: Entry) -> (Uuid, Entry) {
+    (entry.event.id, entry)
 }
 
 /// The ways of entries that are in the log, in the same order.
@@ -91,12 +109,11 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
             handled_at: handled.get(&at).copied(),
         }
     };
-    let shards = |route: &str| u32::try_from(routes.iter().filter(|row| row.route == route).count()).unwrap_or(1);
     let timeline = |entry: Entry| {
         let key = entry.event.key();
         let lines = routes.iter().zip(&pages);
         let steps = lines
-            .filter(|(route, _)| key.shard(shards(&route.route)) == route.shard)
+            .filter(|(route, _)| key.shard(shards(&routes, &route.route)) == route.shard)
             .map(|(route, page)| step(&entry, route, page))
             .collect();
         Timeline {
@@ -114,22 +131,36 @@ fn is_ahead(page: &Page, entry: &Entry) -> bool {
     is_beyond || page.entries.iter().any(|ahead| ahead.id == entry.id)
 }
 
-/// What a route would read next, of these types.
-async fn ahead(store: &dyn Inspect, route: &RouteStatus, types: &[&str], limit: usize) -> Result<Vec<Entry>> {
-    let (mut position, mut entries) = (route.position, Vec::new());
-    while entries.len() < limit {
+/// Entries of these types that lie ahead of a position, at most `limit`. Nearby the store says which these are; further ahead it
+/// would have to read everything else too, and numbers are order enough.
+async fn ahead_of(store: &dyn Inspect, position: Position, types: &[&str], limit: usize) -> Result<Vec<Entry>> {
+    let (mut position, mut last, mut entries) = (position, 0, Vec::new());
+    for _ in 0..PAGES_MAX {
         let page = store.read(position, AHEAD).await?;
-        let wanted = page
-            .entries
-            .iter()
-            .filter(|entry| types.contains(&entry.event.event_type.as_str()));
-        entries.extend(wanted.cloned());
-        if page.next == position {
-            break;
+        let is_wanted = |entry: &&Entry| types.contains(&entry.event.event_type.as_str());
+        entries.extend(page.entries.iter().filter(is_wanted).cloned());
+        if page.next == position || entries.len() >= limit {
+            entries.truncate(limit);
+            return Ok(entries);
         }
+        last = page.entries.last().map_or(last, |entry| entry.id);
         position = page.next;
     }
+    let rest = (limit - entries.len()) as u64;
+    let beyond = find(store, Table::Outbox, |select| {
+        select
+            .and_where(Expr::col("id").gt(last))
+            .and_where(of_types(types))
+            .order_by("id", Order::Asc)
+            .limit(rest);
+    });
+    entries.extend(beyond.await?);
     Ok(entries)
+}
+
+/// Into how many shards a route is cut.
+fn shards(lines: &[RouteStatus], route: &str) -> u32 {
+    u32::try_from(lines.iter().filter(|line| line.route == route).count()).unwrap_or(1)
 }
 
 async fn find(store: &dyn Inspect, table: Table, which: impl FnOnce(&mut SelectStatement)) -> Result<Vec<Entry>> {

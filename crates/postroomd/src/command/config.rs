@@ -23,8 +23,14 @@ impl Config {
             Self::Check => {
                 let config = shared.load()?;
                 let routes = config.routes.len();
+                let told: String = config
+                    .alerts
+                    .channels()
+                    .iter()
+                    .map(|one| format!(", alerts to {one}"))
+                    .collect();
                 print(format!(
-                    "no mistakes; store {}, {routes} configured routes",
+                    "no mistakes; store {}, {routes} configured routes{told}",
                     config.store.url
                 ))
             }

@@ -143,8 +143,8 @@ impl Which {
     fn selection(&self) -> Selection {
         Selection {
             dead_ids: Vec::new(),
-            route: self.route.clone(),
-            event_type: self.r#type.clone(),
+            routes: self.route.iter().cloned().collect(),
+            event_types: self.r#type.iter().cloned().collect(),
             aggregate_id: self.aggregate_id.clone(),
             error: self.error_contains.clone(),
             state: Some("dead"),

@@ -4,8 +4,8 @@ use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, broker, route,
-    value,
+    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, alert, broker,
+    route, value,
 };
 
 use crate::broker::BrokerKind;
@@ -57,6 +57,7 @@ fn read_root(root: &mut Section<'_>) -> Config {
                 .unwrap_or(Relay::default().lease),
         }),
         retention: root.section("retention", read_retention),
+        alerts: root.section("alerts", alert::read),
         modules: root.section("modules", |modules| {
             let names = module::BUILT_IN.iter().map(|(name, _)| *name);
             Modules(names.map(|name| (name, read_module(modules, name))).collect())

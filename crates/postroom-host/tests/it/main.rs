@@ -1,0 +1,11 @@
+//! Modules on a host, on every database.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests and their harness: what goes wrong fails the test"
+)]
+
+mod alert;
+mod carrier;
+mod watched;
