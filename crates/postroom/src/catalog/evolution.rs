@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// A change that somebody's reader breaks on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Which field, for example `lines[].quantity`.
+    /// Which field, for example `lines[].quantity`; nothing for the payload itself.
     pub field: String,
     /// What happened to it.
     pub says: String,
@@ -17,7 +17,12 @@ pub struct Breach {
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.field, self.says)
+        let field = if self.field.is_empty() {
+            "the payload"
+        } else {
+            &self.field
+        };
+        write!(f, "{field} {}", self.says)
     }
 }
 
@@ -82,36 +87,78 @@ fn changed(was: &Field, is: &Field) -> Option<String> {
 
 /// A field inside one that is new is as new as that.
 fn has_parent(path: &str, before: &BTreeMap<String, Field>) -> bool {
-    match path.rfind(['.', '[']) {
+    match path.rfind(['.', '[', '<']) {
         Some(at) => path.get(..at).is_some_and(|parent| before.contains_key(parent)),
         None => true,
     }
 }
 
-/// Every field of a schema by its path.
+/// Every field of a schema by its path, and the payload itself.
 fn fields(schema: &Value) -> BTreeMap<String, Field> {
     let mut fields = BTreeMap::new();
-    walk(schema, "", &mut fields);
+    add(schema, String::new(), true, &mut fields);
     fields
 }
 
+/// What is inside: the fields of an object, the values of a map, the places of a list, the shapes of a choice.
 fn walk(schema: &Value, path: &str, fields: &mut BTreeMap<String, Field>) {
     let required = |name: &str| {
         let names = schema.get("required").and_then(Value::as_array);
         names.is_some_and(|names| names.iter().any(|known| known == name))
     };
+    let dot = if path.is_empty() { "" } else { "." };
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, inner) in properties.into_iter().flatten() {
-        let path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
-        add(inner, path, required(name), fields);
+        add(inner, format!("{path}{dot}{name}"), required(name), fields);
     }
-    if let Some(items) = schema.get("items") {
+    if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
+        add(values, format!("{path}{dot}*"), true, fields);
+    }
+    if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
         add(items, format!("{path}[]"), true, fields);
     }
+    let places = schema.get("prefixItems").and_then(Value::as_array);
+    for (at, place) in places.into_iter().flatten().enumerate() {
+        add(place, format!("{path}[{at}]"), true, fields);
+    }
+    if values(schema).is_none() {
+        for shape in choice(schema) {
+            add(shape, format!("{path}<{}>", shape_name(shape)), false, fields);
+        }
+    }
+}
+
+/// The shapes of which it has one, if there are several.
+fn choice(schema: &Value) -> impl Iterator<Item = &Value> {
+    let shapes = schema.get("oneOf").or_else(|| schema.get("anyOf"));
+    shapes.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// What tells a shape from the others: its value, its tag, the one field it has, or its type.
+fn shape_name(shape: &Value) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let properties = shape.get("properties").and_then(Value::as_object);
+    let tag = || properties?.values().find_map(|inner| inner.get("const"));
+    let only = || {
+        let mut names = properties?.keys();
+        names.next().filter(|_| names.next().is_none())
+    };
+    let value = shape.get("const").or_else(tag).map(text);
+    let kind = || shape.get("type").and_then(Value::as_str).map(str::to_owned);
+    let name = value.or_else(|| only().cloned()).or_else(kind);
+    name.unwrap_or_else(|| bare(shape).to_string())
+}
+
+/// The values of which it has one, however they are written: in a row, or each with words of its own.
+fn values(schema: &Value) -> Option<Vec<String>> {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.iter().map(Value::to_string).collect());
+    }
+    if let Some(value) = schema.get("const") {
+        return Some(vec![value.to_string()]);
+    }
+    let each: Option<Vec<Vec<String>>> = choice(schema).map(values).collect();
+    each.map(|each| each.concat()).filter(|values| !values.is_empty())
 }
 
 fn add(schema: &Value, path: String, is_required: bool, fields: &mut BTreeMap<String, Field>) {
@@ -133,17 +180,17 @@ fn not_null(schema: &Value) -> &Value {
 
 fn kind(schema: &Value, inner: &Value) -> Kind {
     let null = if std::ptr::eq(schema, inner) { "" } else { " or null" };
-    if let Some(values) = inner.get("enum").and_then(Value::as_array) {
-        return Kind::OneOf(values.iter().map(Value::to_string).collect());
+    if let Some(values) = values(inner) {
+        return Kind::OneOf(values);
     }
-    let is_plain = inner.get("oneOf").is_none() && inner.get("anyOf").is_none() && inner.get("allOf").is_none();
     let format = inner
         .get("format")
         .and_then(Value::as_str)
         .map(|format| format!(" ({format})"));
     let words = match inner.get("type") {
-        Some(Value::String(one)) if is_plain => one.clone(),
-        Some(Value::Array(several)) if is_plain => {
+        _ if choice(inner).next().is_some() => "one of several shapes".to_owned(),
+        Some(Value::String(one)) => one.clone(),
+        Some(Value::Array(several)) => {
             let names: Vec<&str> = several.iter().filter_map(Value::as_str).collect();
             names.join(" or ")
         }
@@ -238,6 +285,50 @@ mod tests {
         let one_of = |values: &[&str]| object(json!({ "a": { "type": "string", "enum": values } }), &["a"]);
         check(one_of(&["x"]), one_of(&["x", "y"]), &[]);
         check(one_of(&["x", "y"]), one_of(&["y"]), &["a can no longer be \"x\""]);
+        let told = json!({ "oneOf": [{ "const": "x", "description": "with words" }, { "const": "y" }] });
+        check(one_of(&["x"]), object(json!({ "a": told }), &["a"]), &[]);
+        check(
+            object(json!({ "a": told }), &["a"]),
+            one_of(&["x"]),
+            &["a can no longer be \"y\""],
+        );
+    }
+
+    #[expect(dead_code, reason = "only their shape is asked for")]
+    #[test]
+    fn what_is_no_struct_counts_too() {
+        #[derive(JsonSchema)]
+        #[serde(tag = "kind")]
+        enum Before {
+            Paid { amount: u32 },
+            Refused { code: String },
+        }
+        #[derive(JsonSchema)]
+        #[serde(tag = "kind")]
+        enum After {
+            Paid { amount: String },
+            Late { since: u32 },
+        }
+        let schemas = (schema_of::<Before>().to_value(), schema_of::<After>().to_value());
+        let expected = [
+            "<Paid>.amount was integer (uint32) and is string",
+            "<Refused> was removed",
+            "<Refused>.code was removed",
+            "<Refused>.kind was removed",
+        ];
+        check(schemas.0, schemas.1, &expected);
+        let map = |values| json!({ "type": "object", "additionalProperties": { "type": values } });
+        check(map("integer"), map("string"), &["* was integer and is string"]);
+        let pair = |second| json!({ "type": "array", "prefixItems": [{ "type": "string" }, { "type": second }] });
+        check(pair("integer"), pair("string"), &["[1] was integer and is string"]);
+        check(
+            json!({ "type": "string" }),
+            map("string"),
+            &[
+                "the payload was string and is object",
+                "* is new and must be optional: older events do not have it",
+            ],
+        );
     }
 
     #[expect(dead_code, reason = "only their shape is asked for")]
