@@ -25,7 +25,7 @@ fn failed() -> Sent {
 }
 
 /// What is found for each rule.
-async fn found(site: &Site) -> [(f64, bool); 4] {
+pub(crate) async fn found(site: &Site) -> [(f64, bool); 4] {
     let page = Client(site.stage.url.clone()).get("/alerts").await.ok();
     umbra::alert::RULES.map(|rule| {
         let shown = page.as_array().unwrap().iter().find(|shown| shown["rule"] == rule.name);
