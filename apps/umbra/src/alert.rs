@@ -1,6 +1,7 @@
 //! When to worry: what is measured over the module's events, and the limits above which somebody should look.
 
 use postroom::alert::Channel;
+use postroom::dead::{self, Selection};
 use postroom::inspect::Failures;
 use postroom::{Entry, Result, clock, inspect};
 use postroom_host::{Finding, Host, Rule};
@@ -9,13 +10,32 @@ use time::OffsetDateTime;
 /// More events than this are not counted: the alert has fired before.
 const UNPUBLISHED_MAX: usize = 2_000;
 
-/// The four rules.
+/// The four rules of the description.
 pub const RULES: [Rule; 4] = [
     rule("umbra_unpublished_events", "events of Umbra pile up"),
     rule("umbra_event_age_max_s", "events of Umbra come late, by seconds"),
     rule("umbra_failed_events", "a handler of Umbra is broken: events fail"),
     rule("umbra_retry_count_mean", "trying Umbra's events again does not help"),
 ];
+
+/// And one more: a charge is asked for until there is an answer, so one that was given up is money that nobody settles.
+pub const CHARGES: Rule = Rule {
+    name: "umbra_charges_given_up",
+    channel: Channel::PagerDuty,
+    says: "a charge or a refund was given up, and somebody's money with it",
+    next: "postroom dead list; settle it with the bank, then postroom dead retry or discard",
+};
+
+/// Looks for dead letters of charges.
+pub(crate) async fn look_at_charges(host: Host) -> Result<[Finding; 1]> {
+    let given_up = Selection {
+        routes: vec!["umbra-charges".to_owned()],
+        state: Some("dead"),
+        ..Selection::default()
+    };
+    let letters = dead::list(host.store.db(), &given_up, None, 100).await?;
+    Ok([Finding::above(letters.len() as f64, 0.0)])
+}
 
 const fn rule(name: &'static str, says: &'static str) -> Rule {
     Rule {

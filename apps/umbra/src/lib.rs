@@ -99,7 +99,9 @@ impl Umbra {
             .routes(self.routes());
         let module = declare(module);
         let types: Vec<&'static str> = module.events.iter().map(|event| event.name).collect();
-        let module = module.alerts(alert::RULES, move |host| alert::look(host, types.clone()));
+        let module = module
+            .alerts(alert::RULES, move |host| alert::look(host, types.clone()))
+            .alerts([alert::CHARGES], alert::look_at_charges);
         self.subscribers().into_iter().fold(module, Module::subscriber)
     }
 
@@ -130,7 +132,7 @@ impl Umbra {
         billing.idempotency = Idempotency::Natural;
         let mut audit = self.subscriber("umbra-audit", catalogue(), audit::handlers::record);
         audit.idempotency = Idempotency::Upsert;
-        // One card that cannot be asked holds up no other: a lane for each subscription. And it is asked until it answers: after
+        // One card that fails holds up no other: a lane for each subscription. And it is asked until it answers: after
         // however long an outage, somebody may have paid.
         let charges = Subscriber {
             retry: Retry {

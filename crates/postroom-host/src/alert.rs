@@ -6,14 +6,14 @@
 mod page;
 mod round;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use postroom::alert::{Channel, Messenger};
-use postroom::{Job, Result};
+use postroom::{Error, ErrorKind, Job, Result};
 use serde::{Serialize, Serializer};
 
 use self::round::Round;
@@ -128,13 +128,21 @@ pub type Messengers = HashMap<Channel, Arc<dyn Messenger>>;
 pub struct Alerts(Vec<Arc<Round>>);
 
 impl Alerts {
-    /// Takes the rules of these modules.
-    pub fn new(host: &Host, modules: &mut [Module], messengers: &Messengers) -> Self {
+    /// Takes the rules of these modules; refuses two of one name, which would end and begin each other for ever.
+    pub fn new(host: &Host, modules: &mut [Module], messengers: &Messengers) -> Result<Self> {
+        let mut names = HashSet::new();
+        let watches = modules.iter().flat_map(|module| &module.alerts);
+        for rule in watches.flat_map(|watch| &watch.rules) {
+            if !names.insert(rule.name) {
+                let says = format!("two alert rules are named {:?}; give one another name", rule.name);
+                return Err(Error::new(ErrorKind::Invalid, says));
+            }
+        }
         let rounds = modules.iter_mut().map(|module| {
             let watches = std::mem::take(&mut module.alerts);
             Arc::new(Round::new(module.name, host.clone(), watches, messengers.clone()))
         });
-        Self(rounds.filter(|round| !round.is_empty()).collect())
+        Ok(Self(rounds.filter(|round| !round.is_empty()).collect()))
     }
 
     /// A job for each module: one process at a time looks at its rules, and tells what has begun and what has ended.

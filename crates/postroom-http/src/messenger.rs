@@ -48,7 +48,8 @@ impl fmt::Debug for Slack {
 #[async_trait]
 impl Messenger for Slack {
     async fn tell(&self, notice: &Notice) -> Reply {
-        post(&self.client, &self.url, &json!({ "text": text(notice) })).await
+        let body = json!({ "text": text(notice) });
+        post(&self.client, &self.url, &body, self.url.path()).await
     }
 }
 
@@ -109,11 +110,12 @@ impl fmt::Debug for PagerDuty {
 #[async_trait]
 impl Messenger for PagerDuty {
     async fn tell(&self, notice: &Notice) -> Reply {
-        post(&self.client, &self.url, &self.event(notice)).await
+        post(&self.client, &self.url, &self.event(notice), &self.routing_key).await
     }
 }
 
-async fn post(client: &Client, url: &Url, body: &Value) -> Reply {
+/// Posts a notice. Servers like to say which address or key they do not know: the `secret` is cut out of what they say.
+async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
     let request = client
         .post(url.clone())
         .header(CONTENT_TYPE, "application/json")
@@ -121,7 +123,13 @@ async fn post(client: &Client, url: &Url, body: &Value) -> Reply {
     match request.send().await {
         Ok(answer) => {
             let (status, after) = (answer.status(), retry_after(&answer));
-            reply(status, after, &read(answer).await)
+            let said = read(answer).await;
+            let said = if secret.is_empty() {
+                said
+            } else {
+                said.replace(secret, "…")
+            };
+            reply(status, after, &said)
         }
         Err(error) => Reply::Later {
             says: Error::caused(ErrorKind::Unavailable, "post a notice", error.without_url()).report(),

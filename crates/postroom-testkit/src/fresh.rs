@@ -14,7 +14,7 @@ use postroom::{Error, Inspect, Result, migration};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
-use sea_orm::sea_query::Query;
+use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -126,23 +126,30 @@ impl Fresh {
     /// Waits until everything that is committed can be read, whichever process numbers it.
     pub async fn catch_up(&self) {
         until("everything committed is in the log", || async {
-            must(self.pulse().await, "make readable what is committed");
-            self.is_numbered().await
+            let last = self.last_numbered().await;
+            let pulse = must(self.pulse().await, "make readable what is committed");
+            last.is_some_and(|last| last <= pulse.head)
         })
         .await;
     }
 
-    /// Whether nothing waits for its number: only MySQL gives numbers later.
-    async fn is_numbered(&self) -> bool {
+    /// The last entry's number, unless some wait for theirs. Only MySQL gives numbers later, and lets them be read later still.
+    async fn last_numbered(&self) -> Option<i64> {
         let db = self.db();
         if db.get_database_backend() != DbBackend::MySql {
-            return true;
+            return Some(0);
         }
-        let mut select = Query::select();
-        select.column("id").from(named(db, Table::Incoming)).limit(1);
-        let waiting = db.query_one(&select).await;
-        let waiting = waiting.map_err(|source| Error::db("look for what is not numbered", source));
-        must(waiting, "look at what is committed").is_none()
+        let mut waiting = Query::select();
+        waiting.column("id").from(named(db, Table::Incoming)).limit(1);
+        let mut last = Query::select();
+        last.expr_as(Expr::cust("coalesce(max(id), 0)"), "last")
+            .from(named(db, Table::Outbox));
+        let (waiting, last) = (db.query_one(&waiting).await, db.query_one(&last).await);
+        let doing = "look for what is not numbered";
+        let waiting = must(waiting.map_err(|source| Error::db(doing, source)), doing);
+        let last = must(last.map_err(|source| Error::db(doing, source)), doing);
+        last.filter(|_| waiting.is_none())
+            .and_then(|row| row.try_get("", "last").ok())
     }
 
     /// The same database behind another store object, the first one gone: what a restart does.

@@ -81,7 +81,10 @@ impl Stage {
         }
         relay = modules.iter_mut().fold(relay, |relay, module| module.join(relay));
         let host = Host::new(store, &relay);
-        let alerts = Alerts::new(&host, &mut modules, &scenery.messengers);
+        let alerts = match Alerts::new(&host, &mut modules, &scenery.messengers) {
+            Ok(alerts) => alerts,
+            Err(error) => panic!("{}", error.report()),
+        };
         let relay = alerts.jobs(scenery.every).into_iter().fold(relay, Relay::job);
         let server = Server::new(host).alerts(alerts);
         let server = modules.into_iter().fold(server, Server::mount);

@@ -18,8 +18,9 @@ const AT_ONCE: usize = 10;
 
 /// Does something for one event outside any transaction.
 ///
-/// While it runs, nothing is locked and no connection is held; only later events of its lane wait. What it writes, it writes
-/// in short transactions of its own ([`crate::table::begin`]), each of which must hold by itself: nothing is undone when a
+/// While it runs, nothing is locked and no connection is held. Ten entries are taken at a time, lanes side by side, and the next
+/// ten when all of these have ended; so one that hangs holds up others until its time is out. What it writes, it writes in short
+/// transactions of its own ([`crate::table::begin`]), each of which must hold by itself: nothing is undone when a
 /// later step fails.
 ///
 /// It runs at least once for each event. A process may die before it is written down that the errand was done, and one that

@@ -110,8 +110,11 @@ impl Job {
     /// The same once a day: at this time (UTC) begins the removal of what is older than `keep` by then, a small batch a second.
     pub fn daily_retention(keep: Duration, archive: bool, at: Time) -> Self {
         Self::new("retention", When::Daily(at), move |outbox| async move {
+            let tx = table::look(outbox.db()).await?;
+            let now = clock::read_now(&tx).await?; // the clock that began this run
+            tx.commit().await?;
             let prune = Prune {
-                keep: keep + since(at, clock::now()),
+                keep: keep + since(at, now),
                 batch: BATCH,
                 archive,
             };

@@ -121,10 +121,13 @@ impl Line {
         let mut work: Option<Work> = None;
         while !stop.is_cancelled() && self.is_ours(epoch) {
             let turn = match &mut work {
-                None => self.load(epoch).await.map(|loaded| {
-                    work = Some(loaded);
-                    Turn::Moved
-                }),
+                None => match self.load(epoch).await {
+                    Ok(loaded) => {
+                        work = Some(loaded);
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
                 Some(work) => self.turn(work).await,
             };
             match turn {
@@ -252,7 +255,13 @@ impl Line {
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
-        let slice = self.feed.read(work.position).await?;
+        let slice = match self.feed.read(work.position).await {
+            Ok(slice) => slice,
+            Err(error) => {
+                self.settle_lazily(work, true).await?; // what was delivered before is not to come again
+                return Err(error);
+            }
+        };
         if slice.next() == work.position {
             self.vitals.moved(&self.name, Counts::default());
             self.settle_lazily(work, false).await?;
@@ -279,8 +288,7 @@ impl Line {
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
         let first = if work.probing { 1 } else { send.len() };
         let delivering = self.deliver(send.get(..first).unwrap_or(&send));
-        let (delivered, ()) = tokio::join!(delivering, self.read_ahead(slice));
-        let (receipts, tx) = delivered?;
+        let (receipts, tx) = self.while_reading_ahead(slice, delivering).await?;
         let judged = pair(&entries, &send, receipts);
         let settlement = self.judge().page(&judged, &work.lanes);
         if let Some(reason) = &settlement.down {
@@ -304,15 +312,18 @@ impl Line {
         Ok(Turn::Moved)
     }
 
-    /// Reads the page behind a full one while that is delivered; the feed keeps it.
-    async fn read_ahead(&self, slice: &Slice) {
-        if !slice.is_full() {
-            return;
+    /// Delivers a full page to a destination while the page behind it is read; the feed keeps that. Nobody waits for it: a
+    /// reader that fails or hangs holds up no delivery. (A subscriber has a connection of its own meanwhile, and would hold it.)
+    async fn while_reading_ahead<T>(&self, slice: &Slice, delivering: impl Future<Output = T>) -> T {
+        if !slice.is_full() || matches!(self.route.to, To::Subscriber(_)) {
+            return delivering.await;
         }
         let (feed, next) = (Arc::clone(&self.feed), slice.next());
-        let reading = task::to_end(async move { feed.read(next).await }); // beside the delivery, on another core
-        if let Err(error) = reading.await {
-            tracing::debug!(route = %self.route.name, error = error.report(), "not read ahead; it will be read in turn");
+        let reading = task::to_end(async move { feed.read(next).await }); // on another core, and to its end
+        let mut delivering = std::pin::pin!(delivering);
+        tokio::select! {
+            delivered = &mut delivering => delivered,
+            _page = reading => delivering.await,
         }
     }
 
@@ -325,16 +336,24 @@ impl Line {
         self.settle_lazily(work, false).await
     }
 
+    /// Writes down what was passed, before something is written that may fail: it would come again as often as that does.
+    async fn settle_passed(&self, work: &mut Work) -> Result<()> {
+        if work.unsettled == 0 {
+            return Ok(()); // also whenever a subscriber's transaction is open
+        }
+        self.settle_lazily(work, true).await
+    }
+
     async fn settle_page(
         &self,
         work: &mut Work,
         tx: Option<DatabaseTransaction>,
         position: Position,
-        mut settlement: Settlement,
+        settlement: Settlement,
     ) -> Result<()> {
+        self.settle_passed(work).await?;
         let parked = settlement.park.len() as u64;
         let counts = settlement.counts();
-        settlement.delivered += work.unsettled;
         let soonest = settlement
             .park
             .iter()
@@ -401,14 +420,14 @@ impl Line {
         &self,
         work: &mut Work,
         tx: Option<DatabaseTransaction>,
-        mut settlement: Settlement,
+        settlement: Settlement,
     ) -> Result<()> {
+        self.settle_passed(work).await?;
         let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
         let counts = Counts {
             retried: counts.delivered + counts.failed,
             ..counts
         };
-        settlement.delivered += work.unsettled;
         let letters = match &self.route.from {
             Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
             Source::Outbox => Vec::new(),

@@ -49,7 +49,7 @@ impl Daemon {
         relay = join(relay, &mut modules, config, (&brokers, topics))?;
         let vitals = relay.vitals();
         let host = Host::new(Arc::clone(store), &relay);
-        let alerts = Alerts::new(&host, &mut modules, &config.alerts.messengers(&machine())?);
+        let alerts = Alerts::new(&host, &mut modules, &config.alerts.messengers(&machine())?)?;
         relay = alerts.jobs(config.alerts.every).into_iter().fold(relay, Relay::job);
         let metrics = Metrics::new(&host, &relay);
         let server = Server::new(host)

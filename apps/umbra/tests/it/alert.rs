@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postroom::alert::{Channel, Messenger};
 use postroom::{Broker, Delays, inspect};
-use postroom_host::Messengers;
+use postroom_host::{Messengers, Rule};
 use postroom_http::Slack;
 use postroom_testkit::fake_messenger::FakeMessenger;
 use postroom_testkit::memory_broker::MemoryBroker;
@@ -14,6 +14,7 @@ use postroom_testkit::wait::{until, until_run};
 use postroom_testkit::{Client, Fresh, fresh};
 use serde_json::Value;
 use umbra::Umbra;
+use umbra::alert::RULES;
 use umbra::notification::dm::Sent;
 
 use crate::site::{Site, umbra};
@@ -25,9 +26,9 @@ fn failed() -> Sent {
 }
 
 /// What is found for each rule.
-pub(crate) async fn found(site: &Site) -> [(f64, bool); 4] {
+pub(crate) async fn found<const N: usize>(site: &Site, rules: [Rule; N]) -> [(f64, bool); N] {
     let page = Client(site.stage.url.clone()).get("/alerts").await.ok();
-    umbra::alert::RULES.map(|rule| {
+    rules.map(|rule| {
         let shown = page.as_array().unwrap().iter().find(|shown| shown["rule"] == rule.name);
         let shown = shown.unwrap();
         (shown["number"].as_f64().unwrap(), shown["is_firing"] == true)
@@ -46,17 +47,17 @@ async fn metrics(fresh: Fresh) {
     let ada = site.user("1001", "visa").await;
     site.guild("g1", &ada).await;
     site.quiet().await;
-    assert_eq!(found(&site).await, [(0.0, false); 4]);
+    assert_eq!(found(&site, RULES).await, [(0.0, false); 4]);
     site.dm.otherwise(Some(failed()));
     site.subscription("g1", &ada).await;
     until("it was tried in vain more than once", || async {
-        let [unpublished, age, failed, mean] = found(&site).await;
+        let [unpublished, age, failed, mean] = found(&site, RULES).await;
         let is_measured = unpublished.0 >= 1.0 && age.0 > 0.0 && failed == (1.0, false);
         mean.1 && mean.0 > 1.0 && is_measured
     })
     .await;
     until("it was given up", || async {
-        let [.., failed, mean] = found(&site).await;
+        let [.., failed, mean] = found(&site, RULES).await;
         (failed, mean) == ((1.0, false), (0.0, false))
     })
     .await;
@@ -84,11 +85,11 @@ async fn u_08_events_that_are_not_published_count() {
         subscribers.all(|route| route.backlog == 0)
     })
     .await;
-    assert_eq!(found(&site).await[0].0, emitted);
+    assert_eq!(found(&site, RULES).await[0].0, emitted);
     inspect::set_paused(&*site.fresh, publishes, false, "test")
         .await
         .unwrap();
-    until("nothing waits", || async { found(&site).await[0].0 == 0.0 }).await;
+    until("nothing waits", || async { found(&site, RULES).await[0].0 == 0.0 }).await;
     site.stage.close().await;
 }
 

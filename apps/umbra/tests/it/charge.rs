@@ -6,6 +6,7 @@ use std::time::Duration;
 use postroom::dead::{self, Selection};
 use postroom_testkit::{Fresh, fresh};
 use serde_json::{Value, json};
+use umbra::alert::CHARGES;
 use umbra::billing::Play;
 
 use crate::alert::found;
@@ -233,8 +234,7 @@ async fn money_that_the_bank_does_not_take_back_is_a_dead_letter() {
     assert_eq!((letters.len(), letters[0].route.as_str()), (1, "umbra-charges"));
     assert!(letters[0].error.contains("ACCOUNT_CLOSED"), "{}", letters[0].error);
     assert!(!site.events().await.contains(&"PaymentRefunded".to_owned()));
-    let failed_events = found(&site).await[2].0;
-    assert_eq!(failed_events, 1.0, "somebody can see it");
+    assert_eq!(found(&site, [CHARGES]).await, [(1.0, true)], "somebody is told");
     site.stage.close().await;
 }
 

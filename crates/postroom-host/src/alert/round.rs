@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use postroom::Result;
@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use super::{Finding, Messengers, Rule, Shown, Watch};
 use crate::host::Host;
 
-/// Nobody is waited for longer than this, whatever they say.
+/// Nobody is waited for longer than this, whatever they say; and who refused is asked again after it.
 const AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// A turn of an alert, as long as it lasts.
@@ -28,8 +28,8 @@ pub(super) struct Round {
     pub(super) host: Host,
     pub(super) watches: Vec<Watch>,
     pub(super) messengers: Messengers,
-    /// What a messenger refused for good. Only this process knows: one that starts with another setting tries again.
-    refused: Mutex<HashMap<String, Moment>>,
+    /// What a messenger refused, and when. Only this process knows: one that starts with another setting tries at once.
+    refused: Mutex<HashMap<String, (Moment, Instant)>>,
 }
 
 impl Round {
@@ -145,12 +145,13 @@ impl Round {
 
     fn is_refused(&self, alert: &Alert) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get(&alert.rule) == Some(&(alert.turn, alert.since))
+        let known = refused.get(&alert.rule);
+        known.is_some_and(|(moment, at)| *moment == (alert.turn, alert.since) && at.elapsed() < AFTER_MAX)
     }
 
     fn refuse(&self, alert: &Alert) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.insert(alert.rule.clone(), (alert.turn, alert.since));
+        refused.insert(alert.rule.clone(), ((alert.turn, alert.since), Instant::now()));
     }
 
     fn db(&self) -> &DatabaseConnection {

@@ -32,7 +32,7 @@ const KILL_EVERY: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// How long the writers write
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// How many write at once
     #[arg(long, default_value_t = 16)]
