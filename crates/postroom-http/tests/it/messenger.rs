@@ -72,7 +72,7 @@ async fn a_wrong_setting_is_refused_for_good() {
     let gone = Slack::new(&format!("{}-of-another", slack.url)).unwrap();
     let reply = gone.tell(&notice(Turn::Began)).await;
     assert_eq!(reply, Reply::Refused("404 Not Found: no_service".to_owned()));
-    let path = slack.url.splitn(4, '/').nth(3).unwrap().to_owned();
+    let path = format!("/{}", slack.url.splitn(4, '/').nth(3).unwrap());
     slack.answer([Answer::new(404, format!("Cannot POST {path}"))]);
     let reply = Slack::new(&slack.url).unwrap().tell(&notice(Turn::Began)).await;
     assert_eq!(reply, Reply::Refused("404 Not Found: Cannot POST …".to_owned()));
