@@ -46,7 +46,13 @@ impl Webhook {
             self.sign(&mut headers, &entry.event.id.to_string(), &body);
         }
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
-        match request.send().await {
+        let once_more = request.try_clone();
+        let answer = match (request.send().await, once_more) {
+            // On a connection that was kept and is closed meanwhile: that says nothing about the event, and is no attempt.
+            (Err(error), Some(request)) if is_cut(&error) => request.send().await,
+            (answer, _) => answer,
+        };
+        match answer {
             Ok(answer) => {
                 let status = answer.status();
                 judge(status, &read(answer).await)
@@ -79,6 +85,10 @@ impl Destination for Webhook {
         };
         batch.in_lanes(AT_ONCE, post).await
     }
+}
+
+fn is_cut(error: &reqwest::Error) -> bool {
+    error.is_request() && !error.is_connect() && !error.is_timeout()
 }
 
 fn report(error: reqwest::Error) -> String {

@@ -7,5 +7,7 @@ select
 from information_schema.innodb_trx as t
 left join information_schema.processlist as p on p.id = t.trx_mysql_thread_id
 where t.trx_mysql_thread_id not in (0, connection_id())
+  -- A session that has chosen another database writes there.
+  and (p.db is null or p.db = database())
 order by t.trx_started
 limit 100

@@ -68,7 +68,8 @@ pub const PAGE_BYTES: usize = 8 << 20;
 /// An event in the outbox.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Its number in reading order within a key.
+    /// Its number in reading order within a key; `id` is the event's where both are shown.
+    #[serde(rename = "entry_id")]
     pub id: i64,
     /// What was emitted.
     #[serde(flatten)]

@@ -21,3 +21,4 @@ mod server;
 mod suite;
 mod tls;
 mod twin;
+mod unreadable;
