@@ -35,6 +35,8 @@ const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(60);
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// So far apart may the clocks of a process and its database be without a daily job being late.
+const GRACE: Duration = Duration::from_millis(500);
 
 type Work = Arc<dyn Fn(Arc<dyn Outbox>) -> BoxFuture<'static, Result<u64>> + Send + Sync>;
 
@@ -175,8 +177,8 @@ impl JobRunner {
         let time_comes = async {
             match job.when {
                 When::Signalled | When::Daily(_) if did > 0 => tokio::time::sleep(NEXT_STEP).await,
-                // The database says whether it is time; who sleeps through it looks a minute later.
-                When::Daily(at) => tokio::time::sleep(LOOK.min(until(at, clock::now()))).await,
+                // The database says whether it is time. A little later its clock has come there too; or else a minute later.
+                When::Daily(at) => tokio::time::sleep(LOOK.min(until(at, clock::now()) + GRACE)).await,
                 When::Signalled => {
                     let known = self.signal;
                     let news = self.pulse.wait_for(|pulse| pulse.signal != known);
