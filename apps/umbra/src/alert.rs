@@ -1,11 +1,12 @@
 //! When to worry: what is measured over the module's events, and the limits above which somebody should look.
 
 use postroom::alert::Channel;
-use postroom::dead::{self, Selection};
 use postroom::inspect::Failures;
-use postroom::{Entry, Result, clock, inspect};
+use postroom::{DomainEvent as _, Entry, Result, clock, inspect};
 use postroom_host::{Finding, Host, Rule};
 use time::OffsetDateTime;
+
+use crate::billing::events::ChargeRequested;
 
 /// More events than this are not counted: the alert has fired before.
 const UNPUBLISHED_MAX: usize = 2_000;
@@ -28,13 +29,9 @@ pub const CHARGES: Rule = Rule {
 
 /// Looks for dead letters of charges.
 pub(crate) async fn look_at_charges(host: Host) -> Result<[Finding; 1]> {
-    let given_up = Selection {
-        routes: vec!["umbra-charges".to_owned()],
-        state: Some("dead"),
-        ..Selection::default()
-    };
-    let letters = dead::list(host.store.db(), &given_up, None, 100).await?;
-    Ok([Finding::above(letters.len() as f64, 0.0)])
+    let types = [ChargeRequested::TYPE];
+    let failures = inspect::failures(&*host.store, &types, &host.carriers(&types)).await?;
+    Ok([Finding::above(failures.dead as f64, 0.0)])
 }
 
 const fn rule(name: &'static str, says: &'static str) -> Rule {

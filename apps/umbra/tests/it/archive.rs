@@ -8,12 +8,13 @@ use postroom::table::{Table, named};
 use postroom::{ErrorKind, Job, Prune, clock};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
+use postroom_testkit::wait::until;
 use sea_orm::sea_query::{Asterisk, Expr, Query};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use crate::site::{PATIENCE, Site, umbra};
+use crate::site::{Site, umbra};
 
 on_each_database! {
     archived: u_07_archived_events_are_read_only_sqlite, u_07_archived_events_are_read_only_postgres,
@@ -42,17 +43,12 @@ async fn archived(fresh: Fresh) {
         0,
         "nothing is 30 days old"
     );
-    let deadline = Instant::now() + PATIENCE;
-    while count(&site).await < emitted {
+    let all_archived = async || {
         site.fresh.prune(&prune(Duration::ZERO)).await.unwrap();
         site.fresh.pulse().await.unwrap();
-        assert!(
-            Instant::now() < deadline,
-            "{} of {emitted} are archived",
-            count(&site).await
-        );
-        sleep(Duration::from_millis(50)).await;
-    }
+        count(&site).await >= emitted
+    };
+    until("everything is archived", all_archived).await;
     assert!(site.events().await.is_empty());
     let before = site.rows().await;
 
@@ -99,15 +95,8 @@ async fn daily(fresh: Fresh) {
         sleep(Duration::from_millis(100)).await;
     }
     site.post("/guilds/g1/kick", json!(null)).await;
-    let deadline = Instant::now() + PATIENCE;
-    while count(&site).await < old || !waits_for_tomorrow(&site).await {
-        assert!(
-            Instant::now() < deadline,
-            "{} of {old} are archived",
-            count(&site).await
-        );
-        sleep(Duration::from_millis(100)).await;
-    }
+    let is_done = async || count(&site).await >= old && waits_for_tomorrow(&site).await;
+    until("what is old is archived, and the rest waits for tomorrow", is_done).await;
     assert_eq!(count(&site).await, old);
     assert!(site.events().await.contains(&"BotKicked".to_owned()));
     site.stage.close().await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use postroom::inspect;
+use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
 use serde_json::{Value, json};
 
@@ -325,10 +326,7 @@ async fn lose_a_card(site: &Site) {
 
 /// All charges that were to come have come, and were made or dropped.
 async fn until_nothing_is_scheduled(site: &Site) {
-    let deadline = tokio::time::Instant::now() + crate::site::PATIENCE;
-    while inspect::status(&*site.fresh).await.unwrap().scheduled > 0 {
-        assert!(tokio::time::Instant::now() < deadline, "charges without end");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let nothing_scheduled = async || inspect::status(&*site.fresh).await.unwrap().scheduled == 0;
+    until("charges come to an end", nothing_scheduled).await;
     site.quiet().await;
 }

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use postroom::{Errand, Handling};
 use postroom_testkit::stage::Stage;
+use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::time::{Duration, Instant, sleep, timeout};
+use tokio::time::{Duration, timeout};
 use umbra::Umbra;
 use umbra::billing::card::{Answer, CardApi, Charge};
 
-use crate::site::{PATIENCE, Site};
+use crate::site::Site;
 
 on_each_database! {
     slow: u_03_a_slow_card_api_holds_up_nobody_sqlite, u_03_a_slow_card_api_holds_up_nobody_postgres,
@@ -72,11 +73,7 @@ impl Gated {
     }
 
     async fn until_stopped(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.has_stopped.load(SeqCst) {
-            assert!(Instant::now() < deadline, "nobody came to {:?}", self.stops_at);
-            sleep(Duration::from_millis(20)).await;
-        }
+        until("somebody comes to the point", async || self.has_stopped.load(SeqCst)).await;
     }
 }
 
@@ -131,11 +128,8 @@ async fn slow(fresh: Fresh) {
     let at_end = json!({ "cancel_at_period_end": true });
     let canceled = timeout(Duration::from_secs(10), site.post(&cancel, at_end)).await;
     assert_eq!(canceled.unwrap()["cancel_at_period_end"], true);
-    let deadline = Instant::now() + PATIENCE;
-    while !site.fresh.open_transactions().await.unwrap().is_empty() {
-        assert!(Instant::now() < deadline, "somebody's transaction stays open");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let nothing_open = async || site.fresh.open_transactions().await.unwrap().is_empty();
+    until("nobody's transaction stays open", nothing_open).await;
     site.until_attempts("asked", 1).await;
 
     cards.gate.add_permits(1);
@@ -162,13 +156,7 @@ async fn killed(fresh: Fresh) {
         site.guild(&guild_id, &ada).await;
         let id = site.subscription(&guild_id, &ada).await;
         if fate == "refunded" {
-            site.cards.lose_answers(true);
-            site.let_time_pass().await;
-            site.until_attempts("asked", 1).await;
-            let at_once = json!({ "cancel_at_period_end": false });
-            site.post(&format!("/subscriptions/{id}/cancel"), at_once).await;
-            cards.stop_at(point);
-            site.cards.lose_answers(false);
+            refund_stops_at(&site, &cards, &id, point).await;
         } else {
             cards.stop_at(point);
             site.let_time_pass().await;
@@ -176,11 +164,8 @@ async fn killed(fresh: Fresh) {
         cards.until_stopped().await;
         let next = Stage::open(site.fresh.store(), vec![umbra.clone().module()], None).await;
         drop(std::mem::replace(&mut site.stage, next));
-        let deadline = Instant::now() + PATIENCE;
-        while renewal_of(&site, &id).await != fate {
-            assert!(Instant::now() < deadline, "{point:?}: {:#?}", site.attempts().await);
-            sleep(Duration::from_millis(20)).await;
-        }
+        let has_come = async || renewal_of(&site, &id).await == fate;
+        until(&format!("{point:?}: it is {fate}"), has_come).await;
         // What is live is not charged again when the time of the others has come.
         site.request("POST", &format!("/guilds/{guild_id}/kick"), &Value::Null)
             .await;
@@ -191,6 +176,18 @@ async fn killed(fresh: Fresh) {
     }
     assert_eq!((site.cards.charges().len(), site.cards.refunds().len()), (8, 2));
     site.stage.close().await;
+}
+
+/// The answer to a renewal is lost and its subscription canceled; whoever asks again and gives back is stopped at the point.
+async fn refund_stops_at(site: &Site, cards: &Gated, subscription_id: &str, point: Point) {
+    site.cards.lose_answers(true);
+    site.let_time_pass().await;
+    site.until_attempts("asked", 1).await;
+    let at_once = json!({ "cancel_at_period_end": false });
+    site.post(&format!("/subscriptions/{subscription_id}/cancel"), at_once)
+        .await;
+    cards.stop_at(point);
+    site.cards.lose_answers(false);
 }
 
 /// How far the second charge of a subscription has come.
@@ -257,13 +254,7 @@ async fn a_process_that_comes_late_finds_it_written_down() {
         let ada = site.user("1001", "visa").await;
         site.guild("g1", &ada).await;
         let id = site.subscription("g1", &ada).await;
-        site.cards.lose_answers(true);
-        site.let_time_pass().await;
-        site.until_attempts("asked", 1).await;
-        let at_once = json!({ "cancel_at_period_end": false });
-        site.post(&format!("/subscriptions/{id}/cancel"), at_once).await;
-        cards.stop_at(point);
-        site.cards.lose_answers(false);
+        refund_stops_at(&site, &cards, &id, point).await;
         cards.until_stopped().await;
 
         let outbox = site.outbox().await;

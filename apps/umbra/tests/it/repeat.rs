@@ -9,11 +9,12 @@ use postroom::table::{Table, named};
 use postroom::{DatabaseTransaction, Errand, Event, Handler, Handling, Result};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
+use postroom_testkit::wait::until;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
 
 use crate::catalogue::everything;
-use crate::site::{GROUPS, PATIENCE, Site, umbra};
+use crate::site::{GROUPS, Site, umbra};
 
 on_each_database! {
     replayed: u_05_a_replay_changes_nothing_sqlite, u_05_a_replay_changes_nothing_postgres,
@@ -54,11 +55,7 @@ pub(crate) async fn replaying_changes_nothing(site: &Site, types: &[&str]) {
         };
         replay::start(&*site.fresh, &replay, "test").await.unwrap();
     }
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while is_replaying(site).await {
-        assert!(tokio::time::Instant::now() < deadline, "the replay did not end");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("the replay ends", async || !is_replaying(site).await).await;
     site.quiet().await;
     assert_eq!(before.0, site.rows().await);
     assert_eq!(before.1, site.events().await);

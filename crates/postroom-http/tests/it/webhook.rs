@@ -1,10 +1,15 @@
 //! What a receiver gets.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use postroom::{Batch, Destination as _, Entry, Event, Mode, Ordering, Receipt};
+use postroom_http::Webhook;
 use sha2::Sha256;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::receiver::Receiver;
 
@@ -89,4 +94,38 @@ async fn an_answer_decides_what_becomes_of_the_event() {
     assert_eq!(deliver(&receiver, &entry("shop.refused.v1")).await, refused);
     let away = Receipt::Unavailable("503 Service Unavailable: later".to_owned());
     assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, away);
+}
+
+/// A receiver that answers once and then hangs up on whatever comes on that connection, as one does that was idle too long.
+async fn hangs_up_after_one_answer(listener: TcpListener) {
+    let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let mut request = [0; 16 << 10];
+    loop {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        if connection.read(&mut request).await.unwrap() > 0 {
+            connection.write_all(ok).await.unwrap();
+            let _next = connection.read(&mut request).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_is_closed_is_no_refusal() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let webhook = Webhook::new(&url, Mode::Structured, Vec::new(), Duration::from_secs(10)).unwrap();
+    let entry = entry("shop.order.paid.v1");
+    let batch = Batch {
+        entries: &[&entry],
+        ordering: Ordering::Key,
+    };
+    let deliver_thrice = async {
+        for _ in 0..3 {
+            assert_eq!(webhook.deliver(&batch).await, [Receipt::Delivered]);
+        }
+    };
+    tokio::select! {
+        () = deliver_thrice => {}
+        () = hangs_up_after_one_answer(listener) => {}
+    }
 }

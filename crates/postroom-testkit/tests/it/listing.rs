@@ -3,62 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use postroom::inspect::{self, Carrier};
-use postroom::{
-    Event, Filter, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Relay, Result,
-    Subscriber, append, parse_payload, table,
-};
+use postroom::{Event, Filter, Relay, Result, Subscriber, append, parse_payload, table};
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use sea_orm::DatabaseTransaction;
 use tokio_util::sync::CancellationToken;
 
-/// A store that counts how often it is read.
-#[derive(Debug)]
-struct Counting {
-    store: Arc<dyn Inspect>,
-    reads: Arc<AtomicUsize>,
-}
-
-#[async_trait]
-impl Outbox for Counting {
-    fn db(&self) -> &DatabaseConnection {
-        self.store.db()
-    }
-
-    fn migrations(&self) -> &'static [Migration] {
-        self.store.migrations()
-    }
-
-    async fn pulse(&self) -> Result<Pulse> {
-        self.store.pulse().await
-    }
-
-    async fn read(&self, after: Position, limit: usize) -> Result<Page> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.store.read(after, limit).await
-    }
-
-    async fn head(&self) -> Result<Position> {
-        self.store.head().await
-    }
-
-    async fn prune(&self, prune: &Prune) -> Result<u64> {
-        self.store.prune(prune).await
-    }
-}
-
-#[async_trait]
-impl Inspect for Counting {
-    async fn backlog(&self, after: Position) -> Result<u64> {
-        self.store.backlog(after).await
-    }
-
-    async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
-        self.store.open_transactions().await
-    }
-}
+use crate::hooked::Hooked;
 
 async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
     Ok(())
@@ -93,10 +45,12 @@ async fn emit(fresh: &Fresh, event_type: &str, count: usize) {
 
 async fn what_waits_behind_many_others_is_found(fresh: Fresh) {
     let reads = Arc::new(AtomicUsize::new(0));
-    let fresh = fresh.behind(|store| Counting {
-        store,
-        reads: Arc::clone(&reads),
-    });
+    let counted = Arc::clone(&reads);
+    let count = move |_after| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    };
+    let fresh = fresh.behind(|store| Hooked::new(store, count));
     register(&fresh, "slow").await;
     emit(&fresh, "ours.v1", 2).await;
     emit(&fresh, "theirs.v1", 6_000).await;

@@ -13,6 +13,7 @@ mod consumed;
 mod failure;
 mod fault;
 mod guide;
+mod hooked;
 mod listing;
 mod open_transaction;
 mod process;

@@ -5,51 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Destination, Error, ErrorKind, Event, Inspect, Migration, Outbox, Page, Position, Prune, Pulse, Receipt,
-    Relay, Result, Route, To, append, parse_payload, table,
+    Batch, Destination, Error, ErrorKind, Event, Position, Receipt, Relay, Route, To, append, parse_payload, table,
 };
 use postroom_testkit::fresh;
 use postroom_testkit::wait::until;
-use sea_orm::DatabaseConnection;
 use tokio_util::sync::CancellationToken;
 
-/// A store that reads one page, and no more.
-#[derive(Debug)]
-struct Torn {
-    store: Arc<dyn Inspect>,
-    failures: AtomicUsize,
-}
-
-#[async_trait]
-impl Outbox for Torn {
-    fn db(&self) -> &DatabaseConnection {
-        self.store.db()
-    }
-
-    fn migrations(&self) -> &'static [Migration] {
-        self.store.migrations()
-    }
-
-    async fn pulse(&self) -> Result<Pulse> {
-        self.store.pulse().await
-    }
-
-    async fn read(&self, after: Position, limit: usize) -> Result<Page> {
-        if after == Position::START {
-            return self.store.read(after, limit).await;
-        }
-        self.failures.fetch_add(1, Relaxed);
-        Err(Error::new(ErrorKind::Failed, "the page is torn"))
-    }
-
-    async fn head(&self) -> Result<Position> {
-        self.store.head().await
-    }
-
-    async fn prune(&self, prune: &Prune) -> Result<u64> {
-        self.store.prune(prune).await
-    }
-}
+use crate::hooked::Hooked;
 
 #[derive(Debug, Default)]
 struct Counter(AtomicUsize);
@@ -71,20 +33,22 @@ async fn what_was_delivered_before_it_does_not_come_again() {
     append(&tx, &[event("a"), event("b"), event("c")]).await.unwrap();
     tx.commit().await.unwrap();
     fresh.catch_up().await;
-    let torn = Arc::new(Torn {
-        store: fresh.store(),
-        failures: AtomicUsize::new(0),
+    let failures = Arc::new(AtomicUsize::new(0));
+    let failed = Arc::clone(&failures);
+    let torn = Hooked::new(fresh.store(), move |after| match after == Position::START {
+        true => Ok(()),
+        false => {
+            failed.fetch_add(1, Relaxed);
+            Err(Error::new(ErrorKind::Failed, "the page is torn"))
+        }
     });
     let counter = Arc::new(Counter::default());
     let stop = CancellationToken::new();
-    let relay = Relay::new(Arc::<Torn>::clone(&torn))
+    let relay = Relay::new(Arc::new(torn))
         .route(Route::new("r", To::Destination(Arc::<Counter>::clone(&counter))))
         .run(stop.clone());
     let watch = async {
-        until("reading has failed often", || async {
-            torn.failures.load(Relaxed) >= 4
-        })
-        .await;
+        until("reading has failed often", || async { failures.load(Relaxed) >= 4 }).await;
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(relay, watch);
