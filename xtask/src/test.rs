@@ -21,7 +21,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     if env::var_os("RUST_TEST_THREADS").is_none() {
         // Tests mostly wait for their databases: more of them than cores.
         let cores = thread::available_parallelism().map_or(2, NonZero::get);
-        cargo.env("RUST_TEST_THREADS", (cores * 2).to_string());
+        cargo.env("RUST_TEST_THREADS", (cores * 3).to_string());
     }
     if !names_packages(args) {
         cargo.arg("--workspace");

@@ -39,4 +39,10 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0006_alert.up.sql"),
         down: include_str!("../migrations/0006_alert.down.sql"),
     },
+    Migration {
+        number: 7,
+        name: "down",
+        up: include_str!("../migrations/0007_down.up.sql"),
+        down: include_str!("../migrations/0007_down.down.sql"),
+    },
 ];

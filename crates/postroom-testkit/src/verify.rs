@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::table::{Table as PlatformTable, named};
+use postroom::table::{self, Table as PlatformTable, named};
 use postroom::{
     BatchHandler, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Inspect, Mode, Outbox, Relay, Result,
     Retry, Route, Start, Subscriber, To, Topic,
@@ -74,12 +74,11 @@ impl Run {
             )
             .col(ColumnDef::new(Alias::new("key")).string_len(100).not_null())
             .col(ColumnDef::new(Alias::new("ver")).big_integer().not_null());
-        store
-            .db()
-            .execute(&create)
+        let tx = table::begin(store.db()).await?;
+        tx.execute(&create)
             .await
             .map_err(|source| Error::db("make the table of effects", source))?;
-        Ok(())
+        Ok(tx.commit().await?)
     }
 
     /// A relay whose only subscriber records effects; one process runs one.

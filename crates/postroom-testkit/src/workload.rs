@@ -97,6 +97,7 @@ impl Workload {
     /// Makes the tables, if they are not there, and this run's aggregates at version 0.
     pub async fn prepare(&self, db: &DatabaseConnection) -> Result<()> {
         let doing = |source| Error::db("prepare the tables of the workload", source);
+        let tx = table::begin(db).await?; // behind a pooler only a transaction has committed when it says so
         for (table, key, count) in [(AGGREGATE, "key", "ver"), (ELSEWHERE, "writer", "count")] {
             let mut create = Table::create();
             create
@@ -104,7 +105,7 @@ impl Workload {
                 .if_not_exists()
                 .col(ColumnDef::new(Alias::new(key)).string_len(100).not_null().primary_key())
                 .col(ColumnDef::new(Alias::new(count)).big_integer().not_null());
-            db.execute(&create).await.map_err(doing)?;
+            tx.execute(&create).await.map_err(doing)?;
         }
         for (table, key, count, names) in [
             (
@@ -127,9 +128,9 @@ impl Workload {
             for name in names {
                 insert.values_panic([name.into(), 0_i64.into()]);
             }
-            db.execute(&insert).await.map_err(doing)?;
+            tx.execute(&insert).await.map_err(doing)?;
         }
-        Ok(())
+        tx.commit().await.map_err(doing)
     }
 
     /// Writes until `stop`; a transaction that has begun ends as it was drawn, which may take two seconds.

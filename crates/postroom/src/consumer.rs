@@ -17,6 +17,7 @@ use crate::clock;
 use crate::cursor::{self, Shard};
 use crate::dead;
 use crate::destination::Receipt;
+use crate::down::{self, Side};
 use crate::envelope::{Envelope, JSON};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, KEY_BYTES_MAX};
@@ -113,11 +114,30 @@ impl Consumer {
                 tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
                 self.vitals.stands_by(&self.name());
                 self.vitals.behind(&self.name(), Some(&error.report()));
+                self.write_down(Some(&error.report())).await;
                 backoff.wait(&stop).await;
             }
         }
         self.vitals.left(&self.name());
         Ok(())
+    }
+
+    /// Writes down why the broker cannot be reached, or that it can. Only who looks needs it: a store that is away is no
+    /// reason not to go on.
+    async fn write_down(&self, reason: Option<&str>) {
+        let writing = async {
+            let tx = table::begin_own(self.outbox.db()).await?;
+            match reason {
+                Some(reason) => down::record(&tx, &self.shard(), Side::Feed, reason).await?,
+                None => down::clear(&tx, &self.shard(), Side::Feed).await?,
+            }
+            tx.commit()
+                .await
+                .map_err(|source| Error::db("commit what is out of reach", source))
+        };
+        writing.await.unwrap_or_else(|error: Error| {
+            tracing::debug!(group = %self.route.name, error = error.report(), "the store does not know how the broker is");
+        });
     }
 
     fn name(&self) -> Worker {
@@ -145,6 +165,7 @@ impl Consumer {
         let mut subscription = joined?;
         self.vitals.works(&self.name());
         self.vitals.moved(&self.name(), Counts::default());
+        self.write_down(None).await;
         self.joined.send_modify(|groups| {
             groups.insert(self.route.name.clone());
         });

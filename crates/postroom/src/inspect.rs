@@ -16,6 +16,7 @@ use crate::audit;
 use crate::clock::{db_now, read_stamp};
 use crate::cursor;
 use crate::dead::{self, DeadLetter, Selection};
+use crate::down;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{self, JobStatus};
 use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
@@ -70,6 +71,10 @@ pub struct RouteStatus {
     pub held: u64,
     /// Dead letters that nobody has decided on.
     pub dead: u64,
+    /// Why it cannot go on: its destination, or the broker that feeds it, is out of reach.
+    pub down: Option<String>,
+    /// For how long.
+    pub down_s: Option<f64>,
     /// When progress was last written.
     #[serde(with = "time::serde::rfc3339::option")]
     pub settled_at: Option<OffsetDateTime>,
@@ -97,7 +102,7 @@ pub struct Step {
     pub state: String,
     /// How often it was tried, where it failed.
     pub attempts: Option<u32>,
-    /// What went wrong last.
+    /// What went wrong last, or why the route cannot go on.
     pub error: Option<String>,
     /// When its subscriber handled it, by the inbox.
     #[serde(with = "time::serde::rfc3339::option")]
@@ -116,7 +121,7 @@ pub struct Carrier {
 /// A reason why something does not move, and what to do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
-    /// `transaction`, `key`, `lease`, `paused`, `destination`, `held`, `dead` or `schedule`.
+    /// `paused`, `lease`, `down`, `held`, `key`, `transaction` or `dead`.
     pub what: String,
     /// Where: a route, a session.
     pub who: String,
@@ -180,7 +185,7 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
             format!("route {route:?} is worked by a relay; stop that relay, or wait until its lease has run out"),
         ));
     }
-    for table in [Table::Parked, Table::Cursor] {
+    for table in [Table::Parked, Table::Down, Table::Cursor] {
         let mut delete = Query::delete();
         delete
             .from_table(table::named(&tx, table))
@@ -275,6 +280,13 @@ fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
             "start a relay that has this route: `postroom serve --roles relay`".into(),
         ));
     }
+    if let (Some(down), false) = (&route.down, route.is_paused) {
+        reasons.push(reason(
+            "down",
+            format!("cannot go on since {:.0} s: {down}", route.down_s.unwrap_or_default()),
+            "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile".into(),
+        ));
+    }
     if route.held > 0 {
         reasons.push(reason(
             "held",
@@ -354,7 +366,8 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read the routes", source))?;
-    rows.iter()
+    let mut routes = rows
+        .iter()
         .map(|row| {
             let now = read_time(row, backend, "now")?;
             Ok(RouteStatus {
@@ -373,11 +386,15 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
                 parked_s: None,
                 held: 0,
                 dead: 0,
+                down: None,
+                down_s: None,
                 settled_at: read_stamp(row, backend, "settled_at")?,
                 position: row.try_get::<String>("", "position")?.parse()?,
             })
         })
-        .collect()
+        .collect::<Result<Vec<RouteStatus>>>()?;
+    add_down(tx, &mut routes).await?;
+    Ok(routes)
 }
 
 async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
@@ -421,6 +438,18 @@ async fn measure_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus], no
             let age_s = (now - oldest_at).as_seconds_f64();
             status.attempts += u64::try_from(attempts).unwrap_or(0);
             status.parked_s = Some(status.parked_s.map_or(age_s, |known| known.max(age_s)));
+        }
+    }
+    Ok(())
+}
+
+async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+    let now = now(tx).await?;
+    for down in down::all(tx).await? {
+        let is_this = |status: &&mut RouteStatus| status.route == down.shard.route && status.shard == down.shard.number;
+        if let Some(status) = routes.iter_mut().find(is_this) {
+            status.down = Some(down.reason);
+            status.down_s = Some((now - down.since).as_seconds_f64());
         }
     }
     Ok(())

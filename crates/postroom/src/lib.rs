@@ -17,6 +17,7 @@ mod consumer;
 mod cursor;
 pub mod dead;
 mod destination;
+mod down;
 mod emit;
 pub mod envelope;
 mod errand;

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::consumer;
 use crate::cursor::{self, Lease, Shard};
 use crate::destination::{Batch, Receipt};
+use crate::down::{self, Side};
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::{Feed, Slice};
 use crate::judge::{Judge, Settlement};
@@ -66,6 +67,8 @@ struct Work {
     signal: i64,
     /// The destination was down: send one entry and see.
     probing: bool,
+    /// What the store says about that.
+    down: Option<String>,
     /// The last turn went to parked entries; the next one is the log's, so that neither starves the other.
     retried: bool,
 }
@@ -80,8 +83,8 @@ impl Line {
     /// Works the shard whenever the lease is ours, until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
         self.vitals.stands_by(&self.name);
-        self.until_joined(&stop).await;
         while let Some(epoch) = self.leased(&stop).await {
+            self.until_joined(epoch, &stop).await;
             tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
             self.vitals.works(&self.name);
             self.hold(epoch, &stop).await;
@@ -91,12 +94,15 @@ impl Line {
     }
 
     /// Waits until the groups that this route awaits have joined.
-    async fn until_joined(&mut self, stop: &CancellationToken) {
+    async fn until_joined(&mut self, epoch: i64, stop: &CancellationToken) {
         let route = Arc::clone(&self.route);
         let is_missing = |joined: &HashSet<String>| route.awaits.iter().any(|group| !joined.contains(group));
         if is_missing(&self.joined.borrow()) {
             let reason = format!("waits for {} to join", route.awaits.join(", "));
             self.vitals.behind(&self.name, Some(&reason));
+            self.record_down(epoch, &reason).await.unwrap_or_else(|error| {
+                tracing::debug!(route = %self.route.name, error = error.report(), "that it waits was not written down");
+            });
             stop.run_until_cancelled(self.joined.wait_for(|joined| !is_missing(joined)))
                 .await;
         }
@@ -179,6 +185,7 @@ impl Line {
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
         let cursor = cursor::read(&tx, &self.shard).await?;
         parked::arrange(&tx, &self.shard, self.route.ordering, None).await?;
+        let down = down::read(&tx, &self.shard, Side::Delivery).await?;
         let work = Work {
             epoch,
             position: cursor.position,
@@ -192,7 +199,8 @@ impl Line {
                 .map(|wait| Instant::now() + wait),
             is_paused: cursor.is_paused,
             signal,
-            probing: false,
+            probing: down.is_some(),
+            down,
             retried: false,
         };
         tx.commit().await?;
@@ -234,17 +242,52 @@ impl Line {
             return Ok(Turn::Idle);
         }
         let is_due = work.next_due.is_some_and(|due| due <= Instant::now());
-        if is_due && !work.retried {
-            work.retried = true;
-            return self.retry_due(work).await;
+        work.retried = is_due && !work.retried;
+        let turn = match work.retried {
+            true => self.retry_due(work).await?,
+            false => self.read_on(work).await?,
+        };
+        let is_at_rest = matches!(turn, Turn::Idle) && !is_due;
+        if is_at_rest || !work.probing {
+            self.is_up(work).await?;
         }
-        work.retried = false;
-        let turn = self.read_on(work).await?;
-        Ok(if is_due && matches!(turn, Turn::Idle) {
+        Ok(if matches!(turn, Turn::Idle) && is_due {
             Turn::Moved
         } else {
             turn
         })
+    }
+
+    /// Writes down why the destination cannot be reached, once for each reason.
+    async fn is_down(&self, work: &mut Work, reason: String) -> Result<()> {
+        self.vitals.behind(&self.name, Some(&reason));
+        tracing::warn!(route = %self.route.name, reason, "destination unavailable");
+        work.probing = true;
+        if work.down.as_ref() != Some(&reason) {
+            self.record_down(work.epoch, &reason).await?;
+            work.down = Some(reason);
+        }
+        Ok(())
+    }
+
+    async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, epoch).await?;
+        down::record(&tx, &self.shard, Side::Delivery, reason).await?;
+        commit(tx).await
+    }
+
+    /// Takes back what was written about a destination that was reached, or that nothing is left for.
+    async fn is_up(&self, work: &mut Work) -> Result<()> {
+        if work.down.is_none() {
+            return Ok(());
+        }
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, work.epoch).await?;
+        down::clear(&tx, &self.shard, Side::Delivery).await?;
+        commit(tx).await?;
+        work.down = None;
+        Ok(())
     }
 
     /// The next slice of the log, unless what is parked stands in its way.
@@ -291,13 +334,12 @@ impl Line {
         let (receipts, tx) = self.while_reading_ahead(slice, delivering).await?;
         let judged = pair(&entries, &send, receipts);
         let settlement = self.judge().page(&judged, &work.lanes);
-        if let Some(reason) = &settlement.down {
-            self.vitals.behind(&self.name, Some(reason));
-            tracing::warn!(route = %self.route.name, reason, "destination unavailable");
-            work.probing = true;
+        if let Some(reason) = settlement.down {
             if tx.is_none() {
                 self.settle_lazily(work, true).await?;
             }
+            drop(tx);
+            self.is_down(work, reason).await?;
             return Ok(Turn::Down);
         }
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
@@ -404,8 +446,8 @@ impl Line {
             .iter()
             .any(|row| self.route.retry.is_expired(row.entry.created_at, now));
         if let Some(reason) = all_unavailable(&receipts).filter(|_| !is_expired) {
-            self.vitals.behind(&self.name, Some(&reason));
-            work.probing = true;
+            drop(tx);
+            self.is_down(work, reason).await?;
             return Ok(Turn::Down);
         }
         let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();

@@ -13,8 +13,10 @@ use crate::outbox::Entry;
 use crate::retry::Retry;
 use crate::subscriber::Subscriber;
 
-/// The largest batch: what is read from the store at once.
-pub const BATCH_MAX: usize = 1_000;
+/// The largest batch.
+pub const BATCH_MAX: usize = 5_000;
+/// How many entries a subscriber gets at most if nothing else is said: their effects share a transaction, which is to be short.
+const SUBSCRIBER_BATCH: usize = 1_000;
 
 /// Which entries go where, and how.
 #[derive(Clone, Debug)]
@@ -47,6 +49,10 @@ pub struct Route {
 impl Route {
     /// A route with the defaults: every entry, from the beginning, in order by key, one shard.
     pub fn new(name: impl Into<String>, to: To) -> Self {
+        let batch = match to {
+            To::Subscriber(_) => SUBSCRIBER_BATCH,
+            To::Destination(_) => BATCH_MAX,
+        };
         Self {
             name: name.into(),
             from: Source::Outbox,
@@ -56,7 +62,7 @@ impl Route {
             retry: Retry::default(),
             dead: Dead::Skip,
             start: Start::Beginning,
-            batch: BATCH_MAX,
+            batch,
             shards: 1,
             awaits: Vec::new(),
         }

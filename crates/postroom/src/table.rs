@@ -29,6 +29,8 @@ pub enum Table {
     Incoming,
     /// Progress and lease of each route shard.
     Cursor,
+    /// What a route cannot reach.
+    Down,
     /// Entries that wait for a retry, or behind one on their key.
     Parked,
     /// Dead letters.
@@ -59,6 +61,7 @@ impl Table {
             Self::Outbox => "outbox",
             Self::Incoming => "incoming",
             Self::Cursor => "outbox_cursor",
+            Self::Down => "outbox_down",
             Self::Parked => "outbox_parked",
             Self::Failed => "outbox_failed",
             Self::Handled => "event_handled",

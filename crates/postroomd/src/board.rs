@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use postroom::LineVitals;
 use postroom::inspect::RouteStatus;
 
 use crate::age::age;
@@ -44,7 +43,7 @@ impl State {
             Self::Held(1) => Cell::new(Tone::Warn, "1 key held by a dead letter"),
             Self::Held(keys) => Cell::new(Tone::Warn, format!("{keys} keys held by dead letters")),
             Self::Nobody => Cell::new(Tone::Bad, "nobody works it"),
-            Self::Down(reason) => Cell::new(Tone::Bad, format!("destination down: {reason}")),
+            Self::Down(reason) => Cell::new(Tone::Bad, format!("cannot go on: {reason}")),
         }
     }
 }
@@ -74,21 +73,9 @@ fn state(route: &RouteStatus) -> State {
     match route {
         RouteStatus { is_paused: true, .. } => State::Paused,
         RouteStatus { is_leased: false, .. } => State::Nobody,
+        RouteStatus { down: Some(reason), .. } => State::Down(reason.clone()),
         RouteStatus { held: 1.., .. } => State::Held(route.held),
         RouteStatus { .. } => State::Working,
-    }
-}
-
-/// Adds what only this process knows: which destinations are down.
-pub(crate) fn add_vitals(rows: &mut [Row], lines: &[LineVitals]) {
-    for row in rows {
-        let down = lines
-            .iter()
-            .find(|line| line.name == row.name)
-            .and_then(|line| line.down.clone());
-        if let Some(reason) = down {
-            row.state = State::Down(reason);
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use postroom::{Inspect, Job, Mode, Relay, Subscriber, Vitals};
+use postroom::{Inspect, Job, Mode, Relay, Subscriber};
 use postroom_host::{Alerts, Catalogue, Host, Metrics, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -23,7 +23,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Daemon {
     stop: CancellationToken,
     parts: JoinSet<Result<()>>,
-    vitals: Arc<Vitals>,
 }
 
 impl Daemon {
@@ -47,7 +46,6 @@ impl Daemon {
         }
         let catalogue = Catalogue::of(&modules); // a relay takes the subscribers away
         relay = join(relay, &mut modules, config, (&brokers, topics))?;
-        let vitals = relay.vitals();
         let host = Host::new(Arc::clone(store), &relay);
         let alerts = Alerts::new(&host, &mut modules, &config.alerts.messengers(&machine())?)?;
         relay = alerts.jobs(config.alerts.every).into_iter().fold(relay, Relay::job);
@@ -60,7 +58,6 @@ impl Daemon {
         let mut daemon = Self {
             stop: CancellationToken::new(),
             parts: JoinSet::new(),
-            vitals,
         };
         daemon.add(|stop| async move { Ok(relay.run(stop).await?) });
         daemon.add(|stop| async move { Ok(server.run(listener, stop).await?) });
@@ -74,11 +71,6 @@ impl Daemon {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         self.parts.spawn(part(self.stop.clone()));
-    }
-
-    /// How the relay is doing.
-    pub(crate) fn vitals(&self) -> Arc<Vitals> {
-        Arc::clone(&self.vitals)
     }
 
     /// Runs until a signal comes or a part fails, then ends what has begun. A second signal does not wait for that.

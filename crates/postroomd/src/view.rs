@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use postroom::{Inspect, Position, Vitals, inspect};
+use postroom::{Inspect, Position, inspect};
 use tokio_util::sync::CancellationToken;
 
 use crate::age::{age, of_day};
@@ -31,7 +31,6 @@ const USUAL: (usize, usize) = (80, 24);
 #[derive(Debug)]
 pub(crate) struct View {
     store: Arc<dyn Inspect>,
-    vitals: Arc<Vitals>,
     notes: Notes,
     header: Header,
     begun: Instant,
@@ -66,16 +65,9 @@ struct Frame<'a> {
 }
 
 impl View {
-    pub(crate) fn new(
-        store: Arc<dyn Inspect>,
-        vitals: Arc<Vitals>,
-        store_url: &StoreUrl,
-        url: String,
-        notes: Notes,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Inspect>, store_url: &StoreUrl, url: String, notes: Notes) -> Self {
         Self {
             store,
-            vitals,
             notes,
             header: Header {
                 store: store_url.to_string(),
@@ -115,7 +107,6 @@ impl View {
         self.follow().await?;
         let status = inspect::status(self.store.as_ref()).await?;
         let mut rows = board::rows(&status.routes);
-        board::add_vitals(&mut rows, &self.vitals.lines());
         self.meter.measure(&mut rows, Instant::now());
         Ok(rows)
     }

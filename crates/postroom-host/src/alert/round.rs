@@ -47,21 +47,27 @@ impl Round {
         self.watches.is_empty()
     }
 
-    /// Answers how many notices were taken.
+    /// Answers how many notices were taken, or the last thing that failed; that holds up no other watch.
     pub(super) async fn go(&self) -> Result<u64> {
-        let mut taken = 0;
-        let mut outcome = Ok(());
+        let mut outcome = Ok(0);
         for watch in &self.watches {
-            let findings = match (watch.look)(self.host.clone()).await {
-                Ok(findings) => self.note(&watch.rules, &findings).await.map(|()| findings),
-                Err(error) => Err(error),
+            outcome = match self.watch(watch).await {
+                Ok(taken) => outcome.map(|before| before + taken),
+                failed => failed,
             };
-            // What was not told before is told also when looking fails.
-            let known = findings.as_deref().unwrap_or_default();
-            taken += self.tell_all(&watch.rules, known).await?;
-            outcome = outcome.and(findings.map(drop));
         }
-        outcome.map(|()| taken)
+        outcome
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<u64> {
+        let findings = match (watch.look)(self.host.clone()).await {
+            Ok(findings) => self.note(&watch.rules, &findings).await.map(|()| findings),
+            Err(error) => Err(error),
+        };
+        // What was not told before is told also when looking fails.
+        let known = findings.as_deref().unwrap_or_default();
+        let taken = self.tell_all(&watch.rules, known).await?;
+        findings.map(|_| taken)
     }
 
     /// Writes down what has begun and what has ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom::{Batch, Dead, Destination, Ordering, Receipt, Route, Subscriber, To};
+use postroom::{Batch, Dead, Destination, Ordering, Receipt, Route, Subscriber, To, inspect};
 
 use super::fixture::{InBatches, Noted, Office, Scripted, quick};
 use crate::Fresh;
@@ -292,7 +292,7 @@ pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh)
         retry: quick(2),
         ..Route::new("switch", To::Destination(Arc::<Switch>::clone(&switch)))
     };
-    office.start(office.relay().route(route));
+    office.start(office.relay().route(route.clone()));
     let notes: Vec<String> = (0..50).map(|n| format!("{n:02}")).collect();
     let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
     office.emit(&pairs).await;
@@ -304,11 +304,28 @@ pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh)
         1,
         "a destination that is down is probed, not flooded"
     );
+    let said = downs(&office).await;
+    assert!(said.iter().all(|says| says.ends_with("switched off")), "{said:?}");
+    assert_eq!(said.len(), 1, "whoever looks at the store sees why");
+    office.stop().await;
+    assert_eq!(downs(&office).await.len(), 1, "also while nobody works it");
+    office.start(office.relay().route(route));
     switch.is_up.store(true, SeqCst);
     office.until_settled("switch").await;
+    office.until("it is up", async || downs(&office).await.is_empty()).await;
     office.stop().await;
     assert_eq!(*switch.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
     assert_eq!(letters(&office).await.len(), 0, "an outage gives nothing up");
+}
+
+/// What `why` says of ends that are out of reach.
+async fn downs(office: &Office) -> Vec<String> {
+    let reasons = inspect::why(&*office.store()).await.expect("reasons");
+    reasons
+        .into_iter()
+        .filter(|reason| reason.what == "down")
+        .map(|reason| reason.says)
+        .collect()
 }
 
 /// Parked entries, their attempts and what waits behind them survive a restart.

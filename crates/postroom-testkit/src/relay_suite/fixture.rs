@@ -55,16 +55,13 @@ impl Office {
     pub(crate) async fn open(fresh: Fresh) -> Self {
         let table =
             "create table suite_effect (seq bigint not null, who varchar(100) not null, note varchar(200) not null)";
-        fresh
-            .db()
-            .execute_unprepared(table)
-            .await
-            .expect("make the table of effects");
-        Self {
+        let office = Self {
             fresh,
             stop: CancellationToken::new(),
             relays: JoinSet::new(),
-        }
+        };
+        office.execute(table).await;
+        office
     }
 
     pub(crate) fn relay(&self) -> Posts {

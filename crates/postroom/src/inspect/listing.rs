@@ -1,7 +1,6 @@
 //! Many events at once: the newest, those that wait, and the way of each.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Known;
 
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
@@ -51,20 +50,18 @@ pub async fn undelivered(
             .limit(limit as u64);
     });
     let mut waiting: HashMap<Uuid, Entry> = parked.await?.into_iter().map(by_id).collect();
-    let mut ahead: HashMap<Position, Vec<Entry>> = HashMap::new(); // routes at rest stand at the same place
     for line in &lines {
         let Some(carrier) = carriers.iter().find(|carrier| carrier.route == line.route) else {
             continue;
         };
-        let entries = match ahead.entry(line.position) {
-            Known::Occupied(known) => known.into_mut(),
-            Known::Vacant(place) => place.insert(ahead_of(store, line.position, types, limit).await?),
-        };
+        let is_carried = |event_type: &&str| carrier.filter.matches(event_type);
+        let carried: Vec<&str> = types.iter().copied().filter(is_carried).collect();
         let shards = shards(&lines, &line.route);
-        let is_for = |entry: &&Entry| {
-            carrier.filter.matches(&entry.event.event_type) && entry.event.key().shard(shards) == line.shard
+        let is_for = |entry: &Entry| {
+            carried.contains(&entry.event.event_type.as_str()) && entry.event.key().shard(shards) == line.shard
         };
-        waiting.extend(entries.iter().filter(is_for).cloned().map(by_id));
+        let ahead = ahead_of(store, line.position, &carried, is_for, limit).await?;
+        waiting.extend(ahead.into_iter().map(by_id));
     }
     let mut entries: Vec<Entry> = waiting.into_values().collect();
     entries.sort_by_key(|entry| (entry.created_at, entry.id));
@@ -98,7 +95,7 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
         let at = (route.route.clone(), entry.event.id);
         let (state, attempts, error) = match parked.get(&at).or_else(|| failed.get(&at)).cloned() {
             Some(seen) => seen,
-            None if !is_archived && is_ahead(page, entry) => ("pending".to_owned(), None, None),
+            None if !is_archived && is_ahead(page, entry) => ("pending".to_owned(), None, route.down.clone()),
             None => ("passed".to_owned(), None, None),
         };
         Step {
@@ -131,19 +128,27 @@ fn is_ahead(page: &Page, entry: &Entry) -> bool {
     is_beyond || page.entries.iter().any(|ahead| ahead.id == entry.id)
 }
 
-/// Entries of these types that lie ahead of a position, at most `limit`. Nearby the store says which these are; further ahead it
-/// would have to read everything else too, and numbers are order enough.
-async fn ahead_of(store: &dyn Inspect, position: Position, types: &[&str], limit: usize) -> Result<Vec<Entry>> {
-    let (mut position, mut last, mut entries) = (position, 0, Vec::new());
-    for _ in 0..PAGES_MAX {
+/// Entries that lie ahead of a position and are for a shard, at most `limit`. Nearby the store says which these are; further ahead
+/// it would have to read everything else too, and numbers and `types` are order enough: those of other shards take places then.
+async fn ahead_of(
+    store: &dyn Inspect,
+    position: Position,
+    types: &[&str],
+    is_for: impl Fn(&Entry) -> bool,
+    limit: usize,
+) -> Result<Vec<Entry>> {
+    let (mut position, mut last, mut pages) = (position, 0, 0);
+    let mut entries = Vec::new();
+    while pages < PAGES_MAX {
         let page = store.read(position, AHEAD).await?;
-        let is_wanted = |entry: &&Entry| types.contains(&entry.event.event_type.as_str());
-        entries.extend(page.entries.iter().filter(is_wanted).cloned());
+        entries.extend(page.entries.iter().filter(|entry| is_for(entry)).cloned());
         if page.next == position || entries.len() >= limit {
             entries.truncate(limit);
             return Ok(entries);
         }
-        last = page.entries.last().map_or(last, |entry| entry.id);
+        if let Some(entry) = page.entries.last() {
+            (last, pages) = (entry.id, pages + 1); // a page may be empty and not be the last
+        }
         position = page.next;
     }
     let rest = (limit - entries.len()) as u64;
@@ -154,7 +159,7 @@ async fn ahead_of(store: &dyn Inspect, position: Position, types: &[&str], limit
             .order_by("id", Order::Asc)
             .limit(rest);
     });
-    entries.extend(beyond.await?);
+    entries.extend(beyond.await?.into_iter().filter(is_for));
     Ok(entries)
 }
 

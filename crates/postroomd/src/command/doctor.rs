@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::{Inspect, clock, inspect, migration};
+use postroom::inspect::{self, RouteStatus, Status};
+use postroom::{Inspect, clock, migration};
 use sea_orm::{ConnectionTrait, Statement};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -127,7 +128,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(setting::examine(url.kind(), store.as_ref()).await);
     if has_tables {
         findings.push(transactions(store.as_ref()).await);
-        findings.push(routes(store.as_ref()).await);
+        findings.extend(routes(store.as_ref()).await);
     }
     findings
 }
@@ -223,11 +224,25 @@ async fn transactions(store: &dyn Inspect) -> Finding {
     }
 }
 
-async fn routes(store: &dyn Inspect) -> Finding {
+async fn routes(store: &dyn Inspect) -> Vec<Finding> {
     let status = match inspect::status(store).await {
         Ok(status) => status,
-        Err(error) => return Finding::fail("routes", error.report(), "see the error"),
+        Err(error) => return vec![Finding::fail("routes", error.report(), "see the error")],
     };
+    let down = |route: &RouteStatus| {
+        let says = format!("{} cannot go on: {}", route.route, route.down.as_ref()?);
+        Some(Finding::warn(
+            "reach",
+            says,
+            "see that it can be reached; it is tried again by itself",
+        ))
+    };
+    let mut findings = vec![worked(&status)];
+    findings.extend(status.routes.iter().filter_map(down));
+    findings
+}
+
+fn worked(status: &Status) -> Finding {
     let idle: Vec<&str> = status
         .routes
         .iter()

@@ -58,7 +58,7 @@ impl Up {
         let mut daemon = Daemon::start(&config, &store, modules, listener)?;
         match notes {
             Some(notes) => {
-                let view = View::new(Arc::clone(&store), daemon.vitals(), &config.store.url, url, notes);
+                let view = View::new(Arc::clone(&store), &config.store.url, url, notes);
                 daemon.add(|stop| view.run(stop));
             }
             None => {

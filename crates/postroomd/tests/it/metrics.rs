@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postroom_testkit::redis_server::redis;
+use postroom_testkit::wait::until;
 
 use crate::harness::{Daemon, Place};
 
@@ -152,5 +153,16 @@ async fn metrics_show_consumers_and_a_broker_that_is_away() {
     assert_eq!(of(&values, &consumer("reachable")), 1.0);
     server.stop().await.unwrap();
     scrape(&relay, |values| values.get(&consumer("reachable")) == Some(&0.0)).await;
+    until("another process sees it too", || async {
+        place.ok(&["why"]).await.contains("down hello-receipts: cannot go on")
+    })
+    .await;
+    assert!(place.ok(&["status"]).await.contains("cannot go on: "));
+    assert!(place.ok(&["doctor"]).await.contains("hello-receipts cannot go on: "));
+    server.restart().await.unwrap();
+    until("it is reached again", || async {
+        !place.ok(&["why"]).await.contains("down hello")
+    })
+    .await;
     relay.stop().await;
 }
