@@ -21,7 +21,7 @@ pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
 /// What to do when nobody listens at the address.
 fn refusal(error: &sqlx::Error) -> Option<&'static str> {
     let is_refused = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
-    is_refused.then_some("start the server, or mend host and port of the address")
+    is_refused.then_some("nobody listens at the address; start the server, or mend host and port")
 }
 
 /// Whether somebody else held the row.

@@ -15,7 +15,9 @@ pub(crate) fn driver(doing: &str, source: sqlx::Error) -> Error {
         }
         // The only details passed on: those of other states may repeat a whole row.
         Some("22P02" | "22P05") => format!("{doing}: {}", detail(&source).unwrap_or("it cannot be read")),
-        None if is_refused(&source) => format!("{doing}: start the server, or mend host and port of the address"),
+        None if is_refused(&source) => {
+            format!("{doing}: nobody listens at the address; start the server, or mend host and port")
+        }
         _ => doing.to_owned(),
     };
     Error::caused(kind(&source, state.as_deref()), doing, source)
