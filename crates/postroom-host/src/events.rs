@@ -1,5 +1,5 @@
 //! `POST /api/v1/events`: CloudEvents from producers that cannot emit in a transaction of their own. Structured, binary or a
-//! batch; an event that is sent again is not a second one; a batch is accepted as a whole or not at all.
+//! batch; an event that is sent again is not a second one, and not another one; a batch is accepted as a whole or not at all.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom::envelope::{CLOUDEVENTS_BATCH_JSON, CLOUDEVENTS_JSON};
-use postroom::{Envelope, Error, Event};
+use postroom::{Envelope, Error, ErrorKind, Event};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -22,8 +22,10 @@ const BATCH_MAX: usize = 1_000;
 struct Accepted {
     /// Events that are new.
     accepted: usize,
-    /// Events that were accepted before.
+    /// Events that were accepted before, with the same content.
     repeated: usize,
+    /// Their ids here, in the order of the request, for `postroom why`.
+    event_ids: Vec<String>,
 }
 
 pub(crate) async fn post(State(host): State<Host>, headers: HeaderMap, body: Bytes) -> Result<Response, Problem> {
@@ -37,12 +39,14 @@ pub(crate) async fn post(State(host): State<Host>, headers: HeaderMap, body: Byt
     let accepted = postroom::accept(host.store.db(), &events)
         .await
         .map_err(|error| match error.kind() {
-            postroom::ErrorKind::Invalid => explain(error),
+            ErrorKind::Invalid => explain(error),
+            ErrorKind::Conflict => Problem::new(StatusCode::CONFLICT, "conflict", error.to_string()),
             _ => Problem::from(error),
         })?;
     let answer = Accepted {
         accepted,
         repeated: events.len() - accepted,
+        event_ids: events.iter().map(|event| event.id.to_string()).collect(),
     };
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::iter;
 use std::time::Duration;
 
+use postroom::inspect::counted;
 use postroom::{Error, ErrorKind, Result};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
@@ -233,12 +234,13 @@ fn compare(spec: &TopicSpec, found: &Found) -> Vec<Difference> {
         differences.push(Difference::Kept { topic, what });
     };
     if found.partitions > spec.partitions {
-        keep(format!("has {} partitions, not {}", found.partitions, spec.partitions));
+        keep(format!("has {}, not {}", partitions(found.partitions), spec.partitions));
     }
     if found.replication != spec.replication {
         keep(format!(
-            "is kept by {} brokers, not {}; use kafka-reassign-partitions.sh",
-            found.replication, spec.replication
+            "is kept by {}, not {}; use kafka-reassign-partitions.sh",
+            brokers(found.replication),
+            spec.replication
         ));
     }
     for (name, wanted) in &spec.config {
@@ -253,6 +255,14 @@ fn compare(spec: &TopicSpec, found: &Found) -> Vec<Difference> {
         }
     }
     differences
+}
+
+fn partitions(count: i32) -> String {
+    counted(u64::try_from(count).unwrap_or(0), "partition", "partitions")
+}
+
+fn brokers(count: i32) -> String {
+    counted(u64::try_from(count).unwrap_or(0), "broker", "brokers")
 }
 
 fn check(doing: &str, answers: Result<Vec<TopicResult>, KafkaError>) -> Result<()> {
@@ -271,8 +281,10 @@ impl fmt::Display for Difference {
         match self {
             Self::Missing(spec) => write!(
                 f,
-                "create {} with {} partitions, kept by {} brokers",
-                spec.name, spec.partitions, spec.replication
+                "create {} with {}, kept by {}",
+                spec.name,
+                partitions(spec.partitions),
+                brokers(spec.replication)
             ),
             Self::Partitions { topic, found, wanted } => write!(
                 f,

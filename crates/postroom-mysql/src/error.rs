@@ -12,10 +12,16 @@ const PRIVILEGE_MISSING: u16 = 1227;
 /// An error of the driver, with its kind and, where people can do something about it, what that is.
 pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
     let kind = kind(&source);
-    match number(&source).and_then(advice) {
+    match number(&source).and_then(advice).or_else(|| refusal(&source)) {
         Some(advice) => Error::caused(kind, format!("{doing}: {advice}"), source),
         None => Error::caused(kind, doing, source),
     }
+}
+
+/// What to do when nobody listens at the address.
+fn refusal(error: &sqlx::Error) -> Option<&'static str> {
+    let is_refused = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
+    is_refused.then_some("nobody listens at the address; start the server, or mend host and port")
 }
 
 /// Whether somebody else held the row.

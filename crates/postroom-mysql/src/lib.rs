@@ -18,18 +18,20 @@ mod read;
 mod sequence;
 mod step;
 
+use std::str::FromStr as _;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
-use sqlx::Connection;
-use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 pub use append::{append, emit};
+pub use migration::MIGRATIONS;
 
 use crate::sequence::Sequencer;
 
@@ -59,6 +61,9 @@ pub struct Mysql {
 impl Mysql {
     /// Connects to `mysql://user:password@host:port/database`. Does not migrate.
     pub async fn connect(url: &str) -> Result<Self> {
+        let options =
+            MySqlConnectOptions::from_str(url).map_err(|source| error::db("read the address of MySQL", source))?;
+        knock(&options).await?;
         let pool = MySqlPoolOptions::new()
             .max_connections(16)
             .acquire_timeout(ACQUIRE_MAX)
@@ -71,7 +76,7 @@ impl Mysql {
                     Ok(true)
                 })
             })
-            .connect(url)
+            .connect_with(options)
             .await
             .map_err(|source| error::db("connect to MySQL", source))?;
         Ok(Self::from_pool(pool))
@@ -112,7 +117,7 @@ impl Outbox for Mysql {
     }
 
     fn migrations(&self) -> &'static [Migration] {
-        migration::MIGRATIONS
+        MIGRATIONS
     }
 
     async fn pulse(&self) -> Result<Pulse> {
@@ -140,5 +145,22 @@ impl Inspect for Mysql {
 
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
         self.list_open().await
+    }
+}
+
+/// Whether somebody is there. A pool asks again and again until its time is over, and then says that its time is over. What
+/// passes, such as a server that has too many connections, it may go on waiting for.
+async fn knock(options: &MySqlConnectOptions) -> Result<()> {
+    let waited = || format!("connect to MySQL: no answer within {} s", ACQUIRE_MAX.as_secs());
+    let answer = tokio::time::timeout(ACQUIRE_MAX, options.connect())
+        .await
+        .map_err(|late| Error::caused(ErrorKind::Unavailable, waited(), late))?;
+    match answer {
+        Err(source @ sqlx::Error::Io(_)) => Err(error::db("connect to MySQL", source)),
+        Ok(connection) => connection
+            .close()
+            .await
+            .map_err(|source| error::db("connect to MySQL", source)),
+        Err(_) => Ok(()),
     }
 }

@@ -8,7 +8,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use postroom::{Error, Result};
+use postroom::{Error, ErrorKind, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
 
@@ -55,6 +55,7 @@ impl Pools {
         let (url, is_pooled) = take_pooler(url)?;
         let options =
             PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
+        knock(&options).await?;
         let (main, reader) = if is_pooled {
             let options = options.statement_cache_capacity(0);
             (
@@ -81,6 +82,23 @@ impl Pools {
             reader,
             is_pooled: false,
         }
+    }
+}
+
+/// Whether somebody is there. A pool asks again and again until its time is over, and then says that its time is over. What
+/// passes, such as a server that is starting, it may go on waiting for.
+async fn knock(options: &PgConnectOptions) -> Result<()> {
+    let waited = || format!("connect to PostgreSQL: no answer within {} s", ACQUIRE_MAX.as_secs());
+    let answer = tokio::time::timeout(ACQUIRE_MAX, options.connect())
+        .await
+        .map_err(|late| Error::caused(ErrorKind::Unavailable, waited(), late))?;
+    match answer {
+        Err(source @ sqlx::Error::Io(_)) => Err(driver("connect to PostgreSQL", source)),
+        Ok(connection) => connection
+            .close()
+            .await
+            .map_err(|source| driver("connect to PostgreSQL", source)),
+        Err(_) => Ok(()),
     }
 }
 

@@ -15,9 +15,17 @@ pub(crate) fn driver(doing: &str, source: sqlx::Error) -> Error {
         }
         // The only details passed on: those of other states may repeat a whole row.
         Some("22P02" | "22P05") => format!("{doing}: {}", detail(&source).unwrap_or("it cannot be read")),
+        None if is_refused(&source) => {
+            format!("{doing}: nobody listens at the address; start the server, or mend host and port")
+        }
         _ => doing.to_owned(),
     };
     Error::caused(kind(&source, state.as_deref()), doing, source)
+}
+
+/// Whether nobody listens at the address.
+fn is_refused(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 fn state(error: &sqlx::Error) -> Option<String> {

@@ -25,6 +25,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Executor, PgPool};
 
 pub use append::{append, emit};
+pub use migration::MIGRATIONS;
 
 use connect::Pools;
 use error::driver;
@@ -112,7 +113,7 @@ impl Outbox for Postgres {
     }
 
     fn migrations(&self) -> &'static [Migration] {
-        migration::MIGRATIONS
+        MIGRATIONS
     }
 
     async fn pulse(&self) -> Result<Pulse> {

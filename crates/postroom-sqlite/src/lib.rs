@@ -21,6 +21,7 @@ use sqlx::{SqlitePool, Transaction};
 
 pub use append::{append, emit};
 pub use connect::pool_options;
+pub use migration::MIGRATIONS;
 
 /// A store in an SQLite file.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ impl Outbox for Sqlite {
     }
 
     fn migrations(&self) -> &'static [Migration] {
-        migration::MIGRATIONS
+        MIGRATIONS
     }
 
     async fn pulse(&self) -> Result<Pulse> {

@@ -2,7 +2,8 @@
 
 use postroom::Migration;
 
-pub(crate) const MIGRATIONS: &[Migration] = &[
+/// The tables, oldest step first.
+pub const MIGRATIONS: &[Migration] = &[
     Migration {
         number: 1,
         name: "outbox",

@@ -40,7 +40,7 @@ pub enum Reader {
     /// The store's own.
     #[default]
     Own,
-    /// The broken twin `id > cursor`.
+    /// The broken twin `id > cursor`; right on SQLite, where one writes at a time.
     NaiveId,
     /// The broken twin below `pg_snapshot_xmin`; PostgreSQL only.
     Xmin,
@@ -133,7 +133,7 @@ impl Run {
     }
 
     fn publisher(&self) -> String {
-        format!("{}publish", self.workload.prefix)
+        format!("{}publish", self.group())
     }
 
     /// Connections for the writers. SQLite's queue for the store's one.

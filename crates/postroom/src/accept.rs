@@ -1,18 +1,27 @@
 //! Accepting events from producers that cannot emit in a transaction of their own: each id once, however often it is sent.
 
-use sea_orm::DatabaseConnection;
+use std::collections::HashMap;
+
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend};
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::emit::append;
-use crate::error::{ErrorKind, Result};
+use crate::envelope::FOREIGN_ID;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
-use crate::table;
+use crate::table::{self, Table, event_exprs, read_event, uuid_value};
 
 /// How often a transaction is run again that met another one with the same event.
 const RERUNS: u32 = 3;
 
 /// Appends those of the events that were not accepted before, all or none; answers how many were new. An id is remembered as
 /// long as the inbox keeps its rows.
+///
+/// An id that comes again with another type, key or payload is a `Conflict`, as long as the first one is in the outbox or the
+/// archive. Time and headers may differ: a producer that tries again may write them anew.
 pub async fn accept(db: &DatabaseConnection, events: &[Event]) -> Result<usize> {
     for event in events {
         event.check()?;
@@ -21,24 +30,81 @@ pub async fn accept(db: &DatabaseConnection, events: &[Event]) -> Result<usize> 
     loop {
         match try_accept(db, events).await {
             Err(error) if error.kind() == ErrorKind::Conflict && reruns < RERUNS => reruns += 1,
-            outcome => return outcome,
+            Err(error) => return Err(error),
+            Ok(answer) => return answer,
         }
     }
 }
 
-async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<usize> {
+/// The outer result is about the database, the inner one about the events: only the first may be another one the next time.
+async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<usize>> {
     let tx = table::begin_own(db).await?;
     let keys: Vec<String> = events.iter().map(|event| format!("accepted:{}", event.id)).collect();
-    let mut known = inbox::known(&tx, &keys).await?;
+    let known = inbox::known(&tx, &keys).await?;
+    let is_known = |(_, key): &(&Event, &String)| known.contains(*key);
+    let repeated = events.iter().zip(&keys).filter(is_known).map(|(event, _)| event.id);
+    let mut first = recorded(&tx, &repeated.collect::<Vec<_>>()).await?;
     let (mut fresh, mut fresh_keys) = (Vec::new(), Vec::new());
     for (event, key) in events.iter().zip(&keys) {
-        if known.insert(key.clone()) {
-            fresh.push(event.clone());
-            fresh_keys.push(key.as_str());
+        match first.get(&event.id) {
+            Some(first) if !is_same(first, event) => return Ok(Err(other_content(event))),
+            Some(_) => {}
+            None if known.contains(key) => {} // it has left the outbox
+            None => {
+                first.insert(event.id, event.clone());
+                fresh.push(event.clone());
+                fresh_keys.push(key.as_str());
+            }
         }
     }
     inbox::record(&tx, &fresh_keys).await?;
     append(&tx, &fresh).await?;
     tx.commit().await?;
-    Ok(fresh.len())
+    Ok(Ok(fresh.len()))
+}
+
+/// Those of these events that are kept, as they came first.
+async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<HashMap<Uuid, Event>> {
+    let backend = tx.get_database_backend();
+    let mut events = HashMap::new();
+    if ids.is_empty() {
+        return Ok(events);
+    }
+    let incoming = (backend == DbBackend::MySql).then_some(Table::Incoming); // before it has a number
+    for place in incoming.into_iter().chain([Table::Outbox, Table::Audit]) {
+        let mut select = Query::select();
+        for (expr, column) in event_exprs(backend) {
+            select.expr_as(expr, column);
+        }
+        select
+            .from(table::named(tx, place))
+            .and_where(Expr::col("event_id").is_in(ids.iter().map(|id| uuid_value(backend, *id))));
+        let rows = tx
+            .query_all(&select)
+            .await
+            .map_err(|source| Error::db("look for events that were accepted", source))?;
+        for row in &rows {
+            let event = read_event(row, backend)?;
+            events.insert(event.id, event);
+        }
+    }
+    Ok(events)
+}
+
+/// Whether two events say the same of the same thing, however their JSON is written.
+fn is_same(first: &Event, again: &Event) -> bool {
+    let payload = |event: &Event| serde_json::from_str::<Value>(event.payload.get()).ok();
+    first.event_type == again.event_type && first.key() == again.key() && payload(first) == payload(again)
+}
+
+fn other_content(event: &Event) -> Error {
+    let id = event.headers.get(FOREIGN_ID).cloned();
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the event {:?} of {:?} was accepted before with another type, key or data; give a new event a new id",
+            id.unwrap_or_else(|| event.id.to_string()),
+            event.source
+        ),
+    )
 }

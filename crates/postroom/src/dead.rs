@@ -51,6 +51,9 @@ pub struct DeadLetter {
     pub reason: Option<String>,
     /// Who decided.
     pub decided_by: Option<String>,
+    /// When.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub decided_at: Option<OffsetDateTime>,
 }
 
 /// Which dead letters.
@@ -132,12 +135,12 @@ pub async fn list(
     Ok(letters)
 }
 
-/// Puts dead letters back in front of their keys; answers how many.
+/// Puts dead letters back in front of their keys; answers how many. If one is named that cannot be, none is.
 pub async fn retry(db: &DatabaseConnection, which: &Selection, actor: &str) -> Result<u64> {
     decide(db, which, actor, &Decision::Retry).await
 }
 
-/// Lets keys go on without these dead letters; answers how many.
+/// Lets keys go on without these dead letters; answers how many. If one is named that cannot be discarded, none is.
 pub async fn discard(db: &DatabaseConnection, which: &Selection, actor: &str, reason: &str) -> Result<u64> {
     if reason.trim().is_empty() {
         return Err(Error::invalid(
@@ -153,6 +156,7 @@ enum Decision {
 }
 
 async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decision: &Decision) -> Result<u64> {
+    check_named(db, &which.dead_ids, decision).await?;
     let (mut decided, mut after) = (0, 0);
     loop {
         let tx = table::begin_own(db).await?;
@@ -169,17 +173,56 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
         cursor::signal(&tx).await?;
         tx.commit().await?;
     }
-    if decided == 0 && !which.dead_ids.is_empty() {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            format!(
-                "no dead letter with {:?} waits for a decision; `postroom dead list` shows those that do. A message that is \
-                 no event cannot be retried: let its producer send it again, and discard it",
-                which.dead_ids
-            ),
-        ));
-    }
     Ok(decided)
+}
+
+/// Refuses letters that are named and cannot be decided on, each with its reason.
+async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decision) -> Result<()> {
+    if dead_ids.is_empty() {
+        return Ok(());
+    }
+    let named = Selection {
+        dead_ids: dead_ids.to_vec(),
+        ..Selection::default()
+    };
+    let letters = list(db, &named, None, dead_ids.len() as u64).await?;
+    let refusal = |dead_id: &i64| match letters.iter().find(|letter| letter.dead_id == *dead_id) {
+        None => Some((ErrorKind::NotFound, unknown(*dead_id))),
+        Some(letter) => decision.refuse(letter).map(|says| (ErrorKind::Conflict, says)),
+    };
+    let refused: Vec<(ErrorKind, String)> = dead_ids.iter().filter_map(refusal).collect();
+    match refused.first() {
+        None => Ok(()),
+        Some((kind, _)) => {
+            let says: Vec<&str> = refused.iter().map(|(_, says)| says.as_str()).collect();
+            Err(Error::new(*kind, says.join("; ")))
+        }
+    }
+}
+
+fn unknown(dead_id: i64) -> String {
+    format!("there is no dead letter {dead_id}; `postroom dead list` shows those that wait")
+}
+
+impl Decision {
+    /// Why a letter cannot be decided on so, if it cannot.
+    fn refuse(&self, letter: &DeadLetter) -> Option<String> {
+        let dead_id = letter.dead_id;
+        if letter.state != "dead" {
+            let who = letter.decided_by.as_deref().unwrap_or("somebody");
+            let state = &letter.state;
+            return Some(format!(
+                "dead letter {dead_id} is {state} already, by {who}; `postroom dead show {dead_id}` tells when"
+            ));
+        }
+        let is_lost = matches!(self, Self::Retry) && letter.entry.event.event_type == UNREADABLE;
+        is_lost.then(|| {
+            format!(
+                "dead letter {dead_id} is a message that is no event, which cannot be retried: let its producer send it \
+                 again, and discard it"
+            )
+        })
+    }
 }
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one. No handler can
@@ -281,7 +324,7 @@ fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &S
             "error",
             "failed_at",
         ])
-        .columns(["dead_at", "state", "reason", "decided_by"])
+        .columns(["dead_at", "state", "reason", "decided_by", "decided_at"])
         .from(table::named(tx, Table::Failed));
     if !which.dead_ids.is_empty() {
         select.and_where(Expr::col("dead_id").is_in(which.dead_ids.iter().copied()));
@@ -325,5 +368,6 @@ fn read_row(tx: &DatabaseTransaction, row: &QueryResult) -> Result<DeadLetter> {
         state: row.try_get("", "state")?,
         reason: row.try_get("", "reason")?,
         decided_by: row.try_get("", "decided_by")?,
+        decided_at: read_stamp(row, backend, "decided_at")?,
     })
 }

@@ -29,7 +29,7 @@ const SOURCE: &str = "postroom";
 /// The attribute that holds, as JSON, those headers whose names CloudEvents does not allow.
 const HEADERS: &str = "headers";
 /// The header that keeps the id of an event that did not come from us.
-const FOREIGN_ID: &str = "ceid";
+pub(crate) const FOREIGN_ID: &str = "ceid";
 
 /// Where the attributes go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 mod failure;
 mod listing;
+mod reason;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -15,17 +15,18 @@ use uuid::Uuid;
 use crate::audit;
 use crate::clock::{db_now, read_stamp};
 use crate::cursor;
-use crate::dead::{self, DeadLetter, Selection};
 use crate::down;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
 use crate::job::{self, JobStatus};
-use crate::outbox::{Entry, Inspect, OpenTransaction, Position};
+use crate::outbox::{Entry, Inspect, Position};
 use crate::replay;
 use crate::route::Filter;
-use crate::table::{self, Table, event_exprs, read_entry, read_time, read_uuid, uuid_value};
+use crate::table::{self, Table, event_exprs, read_entry, read_event, read_time, read_uuid, uuid_value};
 
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
+pub use reason::{Reason, why};
 
 /// Everything there is to see at a glance.
 #[derive(Clone, Debug, Serialize)]
@@ -109,6 +110,17 @@ pub struct Step {
     pub handled_at: Option<OffsetDateTime>,
 }
 
+/// An event that waits for its time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scheduled {
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+    /// When it enters the outbox.
+    #[serde(with = "time::serde::rfc3339")]
+    pub due_at: OffsetDateTime,
+}
+
 /// A route, and which events it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carrier {
@@ -118,17 +130,9 @@ pub struct Carrier {
     pub filter: Filter,
 }
 
-/// A reason why something does not move, and what to do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reason {
-    /// `paused`, `lease`, `down`, `held`, `key`, `transaction` or `dead`.
-    pub what: String,
-    /// Where: a route, a session.
-    pub who: String,
-    /// What is the matter.
-    pub says: String,
-    /// The next safe step.
-    pub next: String,
+/// How many, in words that fit: `1 entry`, `2 entries`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Where every route stands.
@@ -201,146 +205,46 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
     Ok(())
 }
 
-/// The way of one event, or `NotFound`.
+/// The way of one event, or `NotFound`; see [`scheduled`] for one whose time has not come.
 pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
+    let gone = || Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"));
     let tx = table::look(store.db()).await?;
     let (entry, is_archived) = match find(&tx, Table::Outbox, event_id).await? {
         Some(entry) => (entry, false),
         None => match find(&tx, Table::Audit, event_id).await? {
             Some(entry) => (entry, true),
-            None => return Err(absent(&tx, event_id).await?),
+            None => return Err(gone()),
         },
     };
     tx.commit().await?;
     let mut timelines = listing::trace(store, vec![entry], is_archived).await?;
-    let gone = || Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"));
     timelines.pop().ok_or_else(gone)
 }
 
-/// Why an event is not in the outbox: its time has not come, or nobody knows it.
-async fn absent(tx: &DatabaseTransaction, event_id: Uuid) -> Result<Error> {
+/// An event that waits for its time, if it does.
+pub async fn scheduled(store: &dyn Inspect, event_id: Uuid) -> Result<Option<Scheduled>> {
+    let tx = table::look(store.db()).await?;
     let backend = tx.get_database_backend();
-    let mut scheduled = Query::select();
-    scheduled
+    let mut select = Query::select();
+    for (expr, column) in event_exprs(backend) {
+        select.expr_as(expr, column);
+    }
+    select
         .column("due_at")
-        .from(table::named(tx, Table::Scheduled))
+        .from(table::named(&tx, Table::Scheduled))
         .and_where(Expr::col("event_id").eq(uuid_value(backend, event_id)));
     let row = tx
-        .query_one(&scheduled)
+        .query_one(&select)
         .await
         .map_err(|source| Error::db("look at the schedule", source))?;
-    Ok(match row {
-        Some(row) => {
-            let due_at = read_time(&row, backend, "due_at")?;
-            Error::new(
-                ErrorKind::NotFound,
-                format!("event {event_id} is scheduled for {due_at}; it enters the outbox then"),
-            )
-        }
-        None => Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here")),
-    })
-}
-
-/// What holds things up, most pressing first; empty when all is well.
-pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
-    let status = status(store).await?;
-    let mut reasons: Vec<Reason> = status.routes.iter().flat_map(reasons_of).collect();
-    for transaction in store.open_transactions().await? {
-        reasons.extend(reason_of_transaction(&transaction));
-    }
-    let letters = Selection {
-        state: Some("dead"),
-        ..Selection::default()
+    tx.commit().await?;
+    let read = |row: QueryResult| {
+        Ok(Scheduled {
+            event: read_event(&row, backend)?,
+            due_at: read_time(&row, backend, "due_at")?,
+        })
     };
-    for letter in dead::list(store.db(), &letters, None, 5).await? {
-        reasons.push(reason_of_letter(&letter));
-    }
-    Ok(reasons)
-}
-
-fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
-    let reason = |what: &str, says: String, next: String| Reason {
-        what: what.to_owned(),
-        who: route.route.clone(),
-        says,
-        next,
-    };
-    let mut reasons = Vec::new();
-    if route.is_paused {
-        reasons.push(reason(
-            "paused",
-            "an operator paused the route".into(),
-            format!("postroom resume {}", route.route),
-        ));
-    }
-    if !route.is_leased && route.backlog > 0 {
-        reasons.push(reason(
-            "lease",
-            format!("nobody works the route, {} entries wait", route.backlog),
-            "start a relay that has this route: `postroom serve --roles relay`".into(),
-        ));
-    }
-    if let (Some(down), false) = (&route.down, route.is_paused) {
-        reasons.push(reason(
-            "down",
-            format!("cannot go on since {:.0} s: {down}", route.down_s.unwrap_or_default()),
-            "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile".into(),
-        ));
-    }
-    if route.held > 0 {
-        reasons.push(reason(
-            "held",
-            format!(
-                "{} keys are held by a dead letter, {} entries wait",
-                route.held, route.waiting
-            ),
-            format!("postroom dead list --route {}, then retry or discard", route.route),
-        ));
-    } else if route.retrying > 0 {
-        reasons.push(reason(
-            "key",
-            format!(
-                "{} entries wait for their retry, {} behind them",
-                route.retrying, route.waiting
-            ),
-            format!(
-                "postroom status --route {}: they are retried by themselves",
-                route.route
-            ),
-        ));
-    }
-    reasons
-}
-
-fn reason_of_transaction(transaction: &OpenTransaction) -> Option<Reason> {
-    const LONG: Duration = Duration::from_secs(5);
-    (transaction.has_written && transaction.age_s > LONG.as_secs_f64()).then(|| Reason {
-        what: "transaction".into(),
-        who: transaction.session.clone(),
-        says: format!(
-            "has been open for {:.0} s; its own events wait for its commit: {}",
-            transaction.age_s, transaction.query
-        ),
-        next: "let it commit, or end that session".into(),
-    })
-}
-
-fn reason_of_letter(letter: &DeadLetter) -> Reason {
-    Reason {
-        what: "dead".into(),
-        who: letter.route.clone(),
-        says: format!(
-            "{} of {} was given up after {} attempts: {}",
-            letter.entry.event.event_type,
-            letter.entry.event.key(),
-            letter.attempts,
-            letter.error
-        ),
-        next: format!(
-            "postroom dead show {0}; postroom dead retry {0} or discard {0} --reason …",
-            letter.dead_id
-        ),
-    }
+    row.map(read).transpose()
 }
 
 async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {

@@ -14,6 +14,7 @@ mod serve;
 mod status;
 mod tail;
 mod topics;
+mod trial;
 mod up;
 mod verify;
 mod why;
@@ -114,7 +115,7 @@ impl Cli {
             Command::Forget(command) => command.run(&config).await,
             Command::Topics(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
-            Command::Verify(command) => command.run(&config).await,
+            Command::Verify(command) => command.run(&config, self.shared.store.as_ref()).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,
             Command::Config(_) | Command::Catalog(_) => Ok(()),
         }

@@ -8,6 +8,7 @@ mod section;
 mod value;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,6 +33,21 @@ const FILE: &str = "postroom.toml";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Of a relay's lease, and of those that a broker knows.
 const LEASE_MIN: Duration = Duration::from_secs(1);
+
+/// A configuration that cannot be used: everything that is wrong with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Unusable(pub(crate) Vec<String>);
+
+impl std::error::Error for Unusable {}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => f.write_str(one),
+            several => write!(f, "{} mistakes\n  {}", several.len(), several.join("\n  ")),
+        }
+    }
+}
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -191,8 +207,7 @@ impl Config {
     pub(crate) fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         match read::read(toml, environment) {
             Ok(config) => Ok(config),
-            Err(mistakes) if mistakes.len() == 1 => bail!(mistakes.concat()),
-            Err(mistakes) => bail!("{} mistakes\n  {}", mistakes.len(), mistakes.join("\n  ")),
+            Err(found) => bail!(Unusable(found)),
         }
     }
 }

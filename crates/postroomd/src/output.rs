@@ -70,6 +70,22 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     }
 }
 
+/// Text in lines of at most `columns`, each behind `indent`; a longer word has a line of its own.
+pub(crate) fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in clean(text).split_whitespace() {
+        let length = word.chars().count() + 1;
+        match lines.last_mut().filter(|line| line.chars().count() + length <= columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(format!("{indent}{word}")),
+        }
+    }
+    lines
+}
+
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
@@ -132,6 +148,13 @@ mod tests {
             .context("the server says: access denied")
             .context("open the store");
         assert_eq!(chain(&error), "open the store: the server says: access denied");
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrap("one two three", 9, "  "), ["  one two", "  three"]);
+        assert_eq!(wrap("a incomprehensible b", 6, ""), ["a", "incomprehensible", "b"]);
+        assert_eq!(wrap("", 9, "  "), [""; 0]);
     }
 
     #[test]

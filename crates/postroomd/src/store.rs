@@ -6,10 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use postroom::{Inspect, migration};
+use postroom::{Inspect, Migration, migration};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
+use sea_orm::DbBackend;
 
 const FOLDER: &str = "postroom-data";
 const FILE: &str = "postroom.db";
@@ -54,6 +55,15 @@ impl StoreUrl {
     /// The address as it was given, with whatever secret it holds: for opening, never for showing.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The platform's migrations there, oldest first.
+    pub(crate) fn migrations(&self) -> &'static [Migration] {
+        match self.kind {
+            Kind::Sqlite => postroom_sqlite::MIGRATIONS,
+            Kind::Postgres => postroom_postgres::MIGRATIONS,
+            Kind::Mysql => postroom_mysql::MIGRATIONS,
+        }
     }
 
     /// Opens the store; an SQLite file is made when it is missing.
@@ -135,6 +145,17 @@ impl fmt::Display for StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
+    }
+}
+
+impl Kind {
+    /// Which SQL it speaks.
+    pub(crate) fn backend(self) -> DbBackend {
+        match self {
+            Self::Sqlite => DbBackend::Sqlite,
+            Self::Postgres => DbBackend::Postgres,
+            Self::Mysql => DbBackend::MySql,
+        }
     }
 }
 

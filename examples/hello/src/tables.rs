@@ -1,7 +1,7 @@
 //! The shop's tables: one SQL for PostgreSQL, MySQL and SQLite.
 
 use postroom::{Migration, Result};
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use sea_orm::{ConnectionTrait, DatabaseTransaction};
 
 use crate::domain::Order;
@@ -41,24 +41,33 @@ pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Res
     Ok(())
 }
 
+/// Writes a receipt; one that is there stays.
 pub(crate) async fn insert_receipt(tx: &DatabaseTransaction, order_id: &str, receipt: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("hello_receipt")
         .columns(["order_id", "receipt"])
-        .values_panic([order_id.into(), receipt.into()]);
+        .values_panic([order_id.into(), receipt.into()])
+        .on_conflict(unless_there());
     tx.execute(&insert).await?;
     Ok(())
 }
 
+/// Hands over a parcel; one that is with the courier stays there.
 pub(crate) async fn insert_parcel(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("hello_parcel")
         .columns(["order_id", "receipts"])
-        .values_panic([order_id.into(), 0.into()]);
+        .values_panic([order_id.into(), 0.into()])
+        .on_conflict(unless_there());
     tx.execute(&insert).await?;
     Ok(())
+}
+
+/// The inbox keeps a redelivery out. A replay that asks for a second effect (`--again`) comes through, and finds the row there.
+fn unless_there() -> OnConflict {
+    OnConflict::column("order_id").do_nothing_on(["order_id"]).to_owned()
 }
 
 /// Puts a receipt into the parcel, if the courier took it.

@@ -57,7 +57,7 @@ async fn partitions_and_topics_are_never_taken_away() {
     wanted.replication = 2;
     let expected = [
         format!("leave {name}, which has 3 partitions, not 1"),
-        format!("leave {name}, which is kept by 1 brokers, not 2; use kafka-reassign-partitions.sh"),
+        format!("leave {name}, which is kept by 1 broker, not 2; use kafka-reassign-partitions.sh"),
     ];
     assert_eq!(
         words(&site.kafka.apply(std::slice::from_ref(&wanted)).await.unwrap()),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Destination, DomainEvent, Error, Event, Filter, Handler, Idempotency, Receipt, Result, Route, Start,
-    Subscriber, To, Upcaster, inspect, table,
+    Batch, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Idempotency, Receipt, Result, Route,
+    Start, Subscriber, To, Upcaster, inspect, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
 
@@ -142,7 +142,8 @@ pub async fn a_begin_that_is_cut_off_leaves_no_transaction_open(fresh: Fresh) {
     office.until("somebody else sees every row", all_are_there).await;
 }
 
-/// Events that come from outside, several times at once, are accepted once each.
+/// Events that come from outside, several times at once, are accepted once each; an id that comes with other content is refused,
+/// with all that came along.
 pub async fn an_event_sent_again_is_accepted_once(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
@@ -161,6 +162,14 @@ pub async fn an_event_sent_again_is_accepted_once(fresh: Fresh) {
     }
     accepted += postroom::accept(office.fresh.db(), &events).await.expect("accepted");
     assert_eq!(accepted, 3);
+    let other = Event {
+        id: events[0].id,
+        ..Event::of(&noted("a", "other")).expect("an event")
+    };
+    let fresh = Event::of(&noted("a", "four")).expect("an event");
+    let refused = postroom::accept(office.fresh.db(), &[fresh, other]).await;
+    let refused = refused.expect_err("the same id with other content");
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{}", refused.report());
     office.expect("s", &["one", "two", "three"]).await;
     office.stop().await;
 }

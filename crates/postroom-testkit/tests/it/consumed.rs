@@ -117,7 +117,7 @@ async fn what_is_no_event_cannot_be_retried() {
     };
     let refused = dead::retry(fresh.db(), &this, "ada").await.unwrap_err();
     assert!(
-        refused.report().contains("is no event cannot be retried"),
+        refused.report().contains("is no event, which cannot be retried"),
         "{}",
         refused.report()
     );

@@ -21,7 +21,6 @@ mod stage;
 mod tally;
 mod writers;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -29,6 +28,7 @@ use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
 use crate::broker::BrokerAddress;
+use crate::command::trial::progress;
 use crate::signal::Signals;
 use crate::store::StoreUrl;
 use figure::{Outcome, Setting};
@@ -114,16 +114,5 @@ impl What {
             Self::Backlog(bench) => bench.run(site).await?.outcome(),
             Self::Idle(bench) => bench.run(site).await?.outcome(),
         }
-    }
-}
-
-/// Tells a person who watches how far it is; an empty text clears the line.
-fn progress(text: &str) {
-    let mut screen = std::io::stderr();
-    if screen.is_terminal() {
-        // A line that cannot be shown is no reason to stop.
-        write!(screen, "\r\x1b[K{text}")
-            .and_then(|()| screen.flush())
-            .unwrap_or_default();
     }
 }

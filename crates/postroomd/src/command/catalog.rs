@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
+use postroom::inspect::counted;
 use postroom_host::{Catalogue, Listed, Lock, Module};
 use serde_json::json;
 
-use crate::listing::{Cell, Listing};
 use crate::module::BUILT_IN;
-use crate::output::{self, Paint, Tone};
+use crate::output::{self, Paint, Tone, wrap};
+
+/// The width to write for when there is no terminal.
+const USUAL: usize = 80;
+const INDENT: &str = "  ";
 
 /// Every event type of the modules: its schema, who emits it and who listens
 #[derive(Debug, Subcommand)]
@@ -71,50 +75,70 @@ impl List {
         if self.json {
             return output::print_json(catalogue);
         }
-        let mut listing = Listing::new(&["event", "happens to", "topic", "what happened", "subscribers"]);
-        for listed in &catalogue.events {
-            listing.row(row(listed));
-        }
-        let width = output::size().map(|(columns, _)| columns);
-        output::print(listing.text(width, Paint::detect()))
+        let (width, paint) = (output::size().map_or(USUAL, |(columns, _)| columns), Paint::detect());
+        let told: Vec<String> = catalogue
+            .events
+            .iter()
+            .map(|event| block(event, width, paint))
+            .collect();
+        output::print(told.join("\n\n"))
     }
 }
 
-fn row(listed: &Listed) -> [Cell; 5] {
+/// An event type in lines that fit: what it is, what happened, who listens.
+fn block(listed: &Listed, width: usize, paint: Paint) -> String {
+    let (event, topic) = (&listed.event, &listed.topic);
     let summary = listed.description.lines().next().unwrap_or_default();
-    [
-        Cell::new(Tone::Strong, listed.event.name),
-        listed.event.aggregate_type.into(),
-        (&listed.topic).into(),
-        summary.into(),
-        Cell::new(Tone::Faint, listed.subscribers.join(", ")),
-    ]
+    let listeners = match listed.subscribers.is_empty() {
+        true => "nobody listens".to_owned(),
+        false => format!("to {}", listed.subscribers.join(", ")),
+    };
+    let about = format!("of {}, topic {topic}", event.aggregate_type);
+    let mut lines = vec![paint.paint(Tone::Strong, event.name)];
+    lines.extend(wrap(summary, width, INDENT));
+    lines.extend(wrap(&about, width, INDENT));
+    let faint = |line: String| paint.paint(Tone::Faint, &line);
+    lines.extend(wrap(&listeners, width, INDENT).into_iter().map(faint));
+    lines.join("\n")
 }
 
 impl Check {
     fn run(&self, catalogue: &Catalogue) -> Result<()> {
         let (locked, now) = (read(&self.lock)?, catalogue.lock());
+        let is_missing = locked.is_none() && !self.write;
         let verdict = locked.unwrap_or_default().against(&now);
+        let news = if is_missing { &[][..] } else { &verdict.news };
         let mistakes: Vec<&String> = catalogue.mistakes.iter().chain(&verdict.breaches).collect();
         let is_written = self.write && mistakes.is_empty();
         if is_written {
             write(&self.lock, &format!("{}\n", serde_json::to_string_pretty(&now)?))?;
         }
         if self.json {
-            output::print_json(&json!({ "mistakes": mistakes, "news": verdict.news, "is_written": is_written }))?;
+            output::print_json(&json!({ "mistakes": mistakes, "news": news, "is_written": is_written }))?;
         } else {
-            for line in mistakes.iter().copied().chain(&verdict.news) {
+            for line in mistakes.iter().copied().chain(news) {
                 output::print(output::clean(line))?;
             }
         }
-        let (lock, events) = (self.lock.display(), catalogue.events.len());
-        ensure!(mistakes.is_empty(), "the catalogue breaks {} promises", mistakes.len());
-        if !verdict.news.is_empty() && !is_written {
-            bail!("{lock} is behind: run `postroom catalog check --write` and commit it");
+        let lock = self.lock.display();
+        if !mistakes.is_empty() {
+            bail!(
+                "the catalogue breaks {}",
+                counted(mistakes.len() as u64, "promise", "promises")
+            );
         }
+        ensure!(
+            !is_missing,
+            "there is no {lock} to check against: `postroom catalog check --write` makes it; commit it"
+        );
+        ensure!(
+            is_written || news.is_empty(),
+            "{lock} is behind: run `postroom catalog check --write` and commit it"
+        );
+        let events = counted(catalogue.events.len() as u64, "event type", "event types");
         match self.json {
             true => Ok(()),
-            false => output::print(format!("{events} event types, as {lock} says")),
+            false => output::print(format!("{events}, as {lock} says")),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! `postroom dead`: look at dead letters, retry and discard them.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
+use postroom::Inspect;
 use postroom::dead::{self, DeadLetter, Selection};
+use postroom::inspect::{self, counted};
 
 use super::actor;
 use crate::age::with_date;
@@ -103,6 +105,7 @@ impl Dead {
         let db = store.db();
         match self {
             Self::List(list) => {
+                list.which.check(store.as_ref()).await?;
                 let letters = dead::list(db, &list.selection(), list.before, list.limit).await?;
                 if list.json {
                     print_json(&letters)
@@ -128,10 +131,12 @@ impl Dead {
                 }
             }
             Self::Retry(Retry { chosen }) => {
+                chosen.which.check(store.as_ref()).await?;
                 let retried = dead::retry(db, &chosen.selection()?, &actor()).await?;
                 chosen.report("retried", retried)
             }
             Self::Discard(Discard { chosen, reason }) => {
+                chosen.which.check(store.as_ref()).await?;
                 let discarded = dead::discard(db, &chosen.selection()?, &actor(), &reason).await?;
                 chosen.report("discarded", discarded)
             }
@@ -140,6 +145,23 @@ impl Dead {
 }
 
 impl Which {
+    /// Refuses a route that nobody knows. One that was forgotten is known by its letters.
+    async fn check(&self, store: &dyn Inspect) -> Result<()> {
+        let Some(route) = &self.route else {
+            return Ok(());
+        };
+        let its = Selection {
+            routes: vec![route.clone()],
+            ..Selection::default()
+        };
+        if dead::list(store.db(), &its, None, 1).await?.is_empty() {
+            let status = inspect::status(store).await?;
+            let is_known = status.routes.iter().any(|known| known.route == *route);
+            ensure!(is_known, "there is no route {route:?}; `postroom status` lists them");
+        }
+        Ok(())
+    }
+
     fn selection(&self) -> Selection {
         Selection {
             dead_ids: Vec::new(),
@@ -179,8 +201,7 @@ impl Chosen {
         match (self.json, letters) {
             (true, _) => print_json(&serde_json::json!({ done: letters })),
             (false, 0) => print("no dead letter matches"),
-            (false, 1) => print(format!("1 dead letter {done}")),
-            (false, _) => print(format!("{letters} dead letters {done}")),
+            (false, _) => print(format!("{} {done}", counted(letters, "dead letter", "dead letters"))),
         }
     }
 }
@@ -247,13 +268,18 @@ fn show_letter(letter: &DeadLetter) -> Result<()> {
         print(format!("failed    {} for the first time", with_date(failed_at)))?;
     }
     print(format!(
-        "given up  {} after {} attempts",
+        "given up  {} after {}",
         with_date(letter.dead_at),
-        letter.attempts
+        counted(letter.attempts.into(), "attempt", "attempts")
     ))?;
     print(format!("error     {}", paint.paint(Tone::Bad, &clean(&letter.error))))?;
-    if let Some(who) = &letter.decided_by {
-        print(format!("decided   {} by {}", letter.state, clean(who)))?;
+    if let Some((at, who)) = letter.decided_at.zip(letter.decided_by.as_ref()) {
+        print(format!(
+            "decided   {} {} by {}",
+            with_date(at),
+            letter.state,
+            clean(who)
+        ))?;
     }
     if let Some(reason) = &letter.reason {
         print(format!("reason    {}", clean(reason)))?;

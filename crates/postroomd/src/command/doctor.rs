@@ -156,10 +156,10 @@ async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
         let what = format!("tables of {owner}");
         findings.push(match migration::pending(store.db(), owner, &migrations).await {
             Ok(pending) if pending.is_empty() => {
-                Finding::ok(what, format!("{0} of {0} migrations are applied", migrations.len()))
+                Finding::ok(what, format!("migrations: {0} of {0} applied", migrations.len()))
             }
             Ok(pending) => {
-                let says = format!("{} of {} migrations are missing", pending.len(), migrations.len());
+                let says = format!("migrations: {} of {} missing", pending.len(), migrations.len());
                 Finding::fail(what, says, "run `postroom migrate`")
             }
             Err(error) => Finding::fail(
@@ -255,6 +255,7 @@ fn worked(status: &Status) -> Finding {
             "there are none yet",
             "start a relay: `postroom up` or `postroom serve --roles relay`",
         ),
+        (1, true) => Finding::ok("routes", "the one there is is worked"),
         (count, true) => Finding::ok("routes", format!("all {count} are worked")),
         (_, false) => Finding::warn(
             "routes",

@@ -6,7 +6,7 @@ use postroom::inspect;
 
 use super::actor;
 use crate::config::Config;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// Forget a route that was renamed or removed; until then it holds back retention
 ///
@@ -19,6 +19,9 @@ pub(crate) struct Forget {
     /// Confirms it
     #[arg(long)]
     yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Forget {
@@ -31,6 +34,9 @@ impl Forget {
             );
         }
         inspect::forget(store.as_ref(), &self.route, &actor()).await?;
-        print(format!("{} is forgotten", self.route))
+        match self.json {
+            true => print_json(&serde_json::json!({ "forgotten": self.route })),
+            false => print(format!("{} is forgotten", self.route)),
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::{Inspect, Migration, migration};
+use postroom::{Migration, migration};
+use serde_json::json;
 
 use crate::config::Config;
 use crate::module;
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::store::PLATFORM;
 
 /// Bring the store's tables up to date
@@ -14,7 +15,7 @@ use crate::store::PLATFORM;
 /// Safe to run from many processes at once. Covers the platform's tables and those of the modules that are on.
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// Print the SQL of everything instead, for a migration tool of your own
+    /// Print the SQL of everything instead, for a migration tool of your own; no store is opened
     #[arg(long, conflicts_with = "down")]
     print: bool,
     /// Take back the newest step, with the tables and rows it brought; needs --yes
@@ -26,60 +27,84 @@ pub(crate) struct Migrate {
     /// Confirms --down
     #[arg(long, requires = "down")]
     yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
+
+/// Who has tables, and which.
+type Owner = (&'static str, Vec<Migration>);
 
 impl Migrate {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open().await?;
-        let owners = owners(config, store.as_ref());
+        let owners = owners(config);
         if self.print {
-            let all: Vec<(&str, &[Migration])> = owners.iter().map(|(owner, all)| (*owner, all.as_slice())).collect();
-            return print(migration::script(store.db().get_database_backend(), &all).trim_end());
+            return self.show_sql(config, &owners);
         }
-        if self.down {
-            return self.take_back(config, store.as_ref(), &owners).await;
-        }
-        let mut applied = 0;
-        for (owner, migrations) in &owners {
-            for migration in migration::up(store.db(), owner, migrations).await? {
-                applied += 1;
-                print(format!("applied  {owner} {}", name(&migration)))?;
-            }
-        }
-        match applied {
-            0 => print(format!("{} is up to date", config.store.url)),
-            _ => print(format!("{} is now up to date", config.store.url)),
+        match self.down {
+            true => self.take_back(config, &owners).await,
+            false => self.bring_up(config, &owners).await,
         }
     }
 
-    async fn take_back(&self, config: &Config, store: &dyn Inspect, owners: &[(&str, Vec<Migration>)]) -> Result<()> {
+    fn show_sql(&self, config: &Config, owners: &[Owner]) -> Result<()> {
+        let all: Vec<(&str, &[Migration])> = owners.iter().map(|(owner, all)| (*owner, all.as_slice())).collect();
+        let sql = migration::script(config.store.url.kind().backend(), &all);
+        match self.json {
+            true => print_json(&json!({ "sql": sql.trim_end() })),
+            false => print(sql.trim_end()),
+        }
+    }
+
+    async fn bring_up(&self, config: &Config, owners: &[Owner]) -> Result<()> {
+        let store = config.store.url.open().await?;
+        let mut applied = Vec::new();
+        for (owner, migrations) in owners {
+            for migration in migration::up(store.db(), owner, migrations).await? {
+                let name = name(owner, &migration);
+                if !self.json {
+                    print(format!("applied  {name}"))?;
+                }
+                applied.push(name);
+            }
+        }
+        let now = if applied.is_empty() { "" } else { "now " };
+        match self.json {
+            true => print_json(&json!({ "store": config.store.url.to_string(), "applied": applied })),
+            false => print(format!("{} is {now}up to date", config.store.url)),
+        }
+    }
+
+    async fn take_back(&self, config: &Config, owners: &[Owner]) -> Result<()> {
+        let url = &config.store.url;
         let Some((owner, migrations)) = owners.iter().find(|(owner, _)| *owner == self.of) else {
             let names: Vec<&str> = owners.iter().map(|(owner, _)| *owner).collect();
             bail!("nothing here is named {:?}; there is {}", self.of, names.join(" and "));
         };
         if !self.yes {
             bail!(
-                "this removes the newest tables of {owner} in {} with everything in them; add --yes if that is meant",
-                config.store.url
+                "this removes the newest tables of {owner} in {url} with everything in them; add --yes if that is meant"
             );
         }
-        match migration::down(store.db(), owner, migrations).await? {
-            Some(migration) => print(format!("took back  {owner} {}", name(&migration))),
-            None => print(format!("{owner} has no tables in {}", config.store.url)),
+        let store = url.open().await?;
+        let taken = migration::down(store.db(), owner, migrations).await?;
+        match taken.map(|migration| name(owner, &migration)) {
+            taken if self.json => print_json(&json!({ "store": url.to_string(), "took_back": taken })),
+            Some(taken) => print(format!("took back  {taken}")),
+            None => print(format!("{owner} has no tables in {url}")),
         }
     }
 }
 
-/// Who has tables, and which.
-fn owners(config: &Config, store: &dyn Inspect) -> Vec<(&'static str, Vec<Migration>)> {
+fn owners(config: &Config) -> Vec<Owner> {
     let modules = module::enabled(config)
         .into_iter()
         .map(|module| (module.name, module.tables));
-    std::iter::once((PLATFORM, store.migrations().to_vec()))
+    std::iter::once((PLATFORM, config.store.url.migrations().to_vec()))
         .chain(modules)
         .collect()
 }
 
-fn name(migration: &Migration) -> String {
-    format!("{:04}_{}", migration.number, migration.name)
+fn name(owner: &str, migration: &Migration) -> String {
+    format!("{owner} {:04}_{}", migration.number, migration.name)
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::{Inspect, inspect};
+use postroom::Inspect;
+use postroom::inspect::{self, counted};
 
 use crate::age::{age, with_date};
 use crate::board::{self, Meter};
@@ -92,7 +93,11 @@ impl Status {
         if status.scheduled > 0 {
             lines.extend([
                 String::new(),
-                format!("{} events wait for their time", status.scheduled),
+                counted(
+                    status.scheduled,
+                    "event waits for its time",
+                    "events wait for their time",
+                ),
             ]);
         }
         lines

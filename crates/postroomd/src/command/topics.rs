@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use postroom::inspect::counted;
 use postroom_host::Module;
 use postroom_kafka::{Difference, TopicSpec};
 use serde_json::json;
@@ -83,7 +84,10 @@ fn report(specs: &[TopicSpec], differences: &[Difference], as_json: bool) -> Res
     }
     match (specs.len(), lines.len()) {
         (0, _) => output::print("the configuration sends nothing to Kafka"),
-        (count, 0) => output::print(format!("{count} topics, nothing to do")),
+        (count, 0) => {
+            let topics = counted(count as u64, "topic", "topics");
+            output::print(format!("{topics}, nothing to do"))
+        }
         _ => output::print(lines.join("\n")),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use postroom::{Inspect, migration};
+use postroom::{Inspect, inspect, migration};
 use postroom_host::Module;
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,7 @@ impl Up {
         let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
             return Ok(());
         };
+        tell_if_standby(store.as_ref()).await?;
         let mut daemon = Daemon::start(&config, &store, modules, listener)?;
         match notes {
             Some(notes) => {
@@ -110,11 +111,27 @@ async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
     Ok(store)
 }
 
+/// Somebody who starts a second process should know why nothing moves in it.
+async fn tell_if_standby(store: &dyn Inspect) -> Result<()> {
+    let status = inspect::status(store).await?;
+    let worked = || status.routes.iter().filter(|route| route.is_leased);
+    if let Some(owner) = worked().find_map(|route| route.owner.as_deref()) {
+        let process: Vec<&str> = owner.split(':').take(2).collect();
+        tracing::warn!(
+            process = process.join(":"),
+            routes = worked().count(),
+            "another process works the routes of this store: this one stands by, and takes over when that one stops or its \
+             leases run out"
+        );
+    }
+    Ok(())
+}
+
 /// A log line for each route that has moved, now and then.
 pub(crate) async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
     let mut known = std::collections::HashMap::new();
     while stop.run_until_cancelled(tokio::time::sleep(PROGRESS)).await.is_some() {
-        let status = match postroom::inspect::status(store.as_ref()).await {
+        let status = match inspect::status(store.as_ref()).await {
             Ok(status) => status,
             Err(error) => {
                 tracing::warn!(error = error.report(), "progress could not be read");

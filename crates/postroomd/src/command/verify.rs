@@ -3,32 +3,37 @@
 //! Writers do their worst for a while; the relay runs as a process of its own that is killed and started again; then the
 //! history checker compares what was committed with what had an effect.
 
-use std::io::{IsTerminal as _, Write as _};
+mod report;
+
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use postroom::{Inspect, migration};
-use postroom_testkit::Findings;
+use postroom::{ErrorKind, Inspect, migration};
 use postroom_testkit::process::Process;
 use postroom_testkit::verify::{Reader, Run};
 use postroom_testkit::workload::Workload;
-use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::BrokerAddress;
+use crate::command::trial::{Ground, progress};
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::signal::Signals;
-use crate::store::PLATFORM;
+use crate::store::{Kind, PLATFORM, StoreUrl};
+use report::Report;
 
 /// The relay is killed this often.
 const KILL_EVERY: Duration = Duration::from_secs(3);
 
-/// Prove on this database that nothing is lost, invented, doubled or disordered
+/// Prove on a database that nothing is lost, invented, doubled or disordered
+///
+/// Without --store on an SQLite file of its own. In a store that is named it makes tables verify_* and routes verify-*, and
+/// removes them in the end; its events postroom.verify.* stay until retention takes them. It refuses a store where other events
+/// wait or another relay works.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// How long the writers write
@@ -37,7 +42,7 @@ pub(crate) struct Verify {
     /// How many write at once
     #[arg(long, default_value_t = 16)]
     writers: u32,
-    /// Which reader to try; all but `own` are known to be broken
+    /// Which reader to try; those that are known to be broken must be caught
     #[arg(long, value_enum, default_value_t = ReaderName::Own)]
     reader: ReaderName,
     /// Let a broker feed the subscriber: its address, as in the configuration
@@ -49,6 +54,9 @@ pub(crate) struct Verify {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Even if others are at work in the store
+    #[arg(long)]
+    force: bool,
     /// Work as the relay of this run
     #[arg(long, hide = true, value_name = "PREFIX")]
     relay_of: Option<String>,
@@ -58,9 +66,9 @@ pub(crate) struct Verify {
 enum ReaderName {
     /// The store's own
     Own,
-    /// `id > cursor`
+    /// `id > cursor`: loses what commits late; right on SQLite, where one writes at a time
     NaiveId,
-    /// Below `pg_snapshot_xmin` (PostgreSQL)
+    /// Below `pg_snapshot_xmin`: disorders keys; PostgreSQL only
     Xmin,
 }
 
@@ -70,41 +78,47 @@ impl ReaderName {
             .map(|value| value.get_name().to_owned())
             .unwrap_or_default()
     }
-}
 
-/// What was done and found.
-#[derive(Debug, Serialize)]
-struct Report {
-    store: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    through: Option<String>,
-    reader: String,
-    seconds: u64,
-    writers: u32,
-    commits: u64,
-    rollbacks: u64,
-    savepoint_rollbacks: u64,
-    relay_kills: u32,
-    #[serde(flatten)]
-    findings: Findings,
+    /// Refuses a reader that this database does not have.
+    fn check(self, kind: Kind) -> Result<()> {
+        match (self, kind) {
+            (Self::Xmin, Kind::Sqlite | Kind::Mysql) => bail!(
+                "the reader xmin asks for pg_snapshot_xmin, which {kind} does not have; name a PostgreSQL --store, or try \
+                 --reader naive-id"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it must stay exact on this database.
+    fn is_right_on(self, kind: Kind) -> bool {
+        match self {
+            Self::Own => true,
+            Self::NaiveId => kind == Kind::Sqlite,
+            Self::Xmin => false,
+        }
+    }
 }
 
 impl Verify {
-    pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open().await?;
+    /// Verifies the store that was named, and no other.
+    pub(crate) async fn run(self, config: &Config, named: Option<&StoreUrl>) -> Result<()> {
         if let Some(prefix) = &self.relay_of {
-            return self.work_as_relay(prefix, store).await;
+            return self.work_as_relay(prefix, config.store.url.open().await?).await;
         }
+        let ground = Ground::new(named)?;
+        self.reader.check(ground.url.kind())?;
+        let run = self.plan(&format!("v{}-", uuid::Uuid::now_v7().simple()))?;
+        self.reach(&run).await?;
+        let store = ground.url.open().await?;
         migration::up(store.db(), PLATFORM, store.migrations())
             .await
             .context("make the tables")?;
-        let prefix = format!("v{}-", uuid::Uuid::now_v7().simple());
-        let run = self.plan(&prefix)?;
-        if let Some(through) = &self.through {
-            through.create_topic(&run.topic()).await?;
+        if !self.force {
+            ground.refuse_others(&*store).await?;
         }
         run.prepare(&*store).await.context("prepare the run")?;
-        let report = self.verify(config, &run, &store).await;
+        let report = self.verify(&ground.url, &run, &store).await;
         progress("");
         run.remove(&*store).await.context("clean up")?;
         let report = report?;
@@ -112,11 +126,22 @@ impl Verify {
             true => print_json(&report)?,
             false => print(report.page())?,
         }
-        match (self.reader, report.findings.is_exact()) {
-            (ReaderName::Own, false) => bail!("the contract was broken: keep this database and report it"),
-            (ReaderName::NaiveId | ReaderName::Xmin, true) => {
-                bail!("the broken reader was not caught this time; run it longer or with more writers")
-            }
+        match (self.reader.is_right_on(ground.url.kind()), report.findings.is_exact()) {
+            (true, false) => bail!("the contract was broken: report it, with what is printed here"),
+            (false, true) => bail!("the broken reader was not caught this time; run it longer or with more writers"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the topic, and sure that the broker is there: what one that is away does not deliver says nothing.
+    async fn reach(&self, run: &Run) -> Result<()> {
+        let (Some(address), Some(broker)) = (&self.through, &run.through) else {
+            return Ok(());
+        };
+        let says = || format!("the broker {address} could not be reached, so nothing is proved");
+        address.create_topic(&run.topic()).await.with_context(says)?;
+        match broker.waiting(&run.group(), &[run.topic()]).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(says),
             _ => Ok(()),
         }
     }
@@ -153,13 +178,13 @@ impl Verify {
         }
     }
 
-    async fn verify(&self, config: &Config, run: &Run, store: &Arc<dyn Inspect>) -> Result<Report> {
+    async fn verify(&self, url: &StoreUrl, run: &Run, store: &Arc<dyn Inspect>) -> Result<Report> {
         let db = run
-            .writers(config.store.url.address(), &**store)
+            .writers(url.address(), &**store)
             .await
             .context("connect the writers")?;
         let stop = CancellationToken::new();
-        let mut relay = self.spawn_relay(config, run)?;
+        let mut relay = self.spawn_relay(url, run)?;
         run.until_registered(&**store).await.context("wait for the relay")?;
         let writing = run.workload.run(&db, &stop);
         let killing = async {
@@ -170,7 +195,7 @@ impl Verify {
                 progress(&format!("writing and killing, {} s to go", left.as_secs()));
                 sleep(KILL_EVERY.min(left)).await;
                 relay.kill9().context("kill the relay")?;
-                relay = self.spawn_relay(config, run)?;
+                relay = self.spawn_relay(url, run)?;
                 kills += 1;
             }
             stop.cancel();
@@ -181,13 +206,17 @@ impl Verify {
         progress("waiting for the last effects");
         let (findings, history, truth) = run.finish(&**store, &CancellationToken::new()).await?;
         relay.kill9().context("end the relay")?;
+        if !findings.is_exact() {
+            self.reach(run).await?;
+        }
         for line in history.explain(&truth, if findings.is_exact() { 0 } else { 5 }) {
             tracing::warn!("{line}");
         }
         Ok(Report {
-            store: config.store.url.to_string(),
+            store: url.to_string(),
             through: self.through.as_ref().map(ToString::to_string),
             reader: self.reader.name(),
+            is_right: self.reader.is_right_on(url.kind()),
             seconds: self.seconds,
             writers: self.writers,
             commits: tally.commits,
@@ -198,7 +227,7 @@ impl Verify {
         })
     }
 
-    fn spawn_relay(&self, config: &Config, run: &Run) -> Result<Process> {
+    fn spawn_relay(&self, url: &StoreUrl, run: &Run) -> Result<Process> {
         let program = std::env::current_exe().context("find the running program")?;
         let mut command = Command::new(program);
         command
@@ -209,47 +238,11 @@ impl Verify {
                 "--relay-of",
                 &run.workload.prefix,
             ])
-            .env("POSTROOM__STORE__URL", config.store.url.address()) // not in the arguments: it may hold a password
+            .env("POSTROOM__STORE__URL", url.address()) // not in the arguments: it may hold a password
             .stdin(Stdio::null());
         if let Some(through) = &self.through {
             command.env("POSTROOM_VERIFY_THROUGH", through.secret());
         }
         Process::run(&mut command).context("start the relay's process")
-    }
-}
-
-/// Tells a person who watches how far it is.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        write!(std::io::stderr(), "\r\x1b[K{text}").unwrap_or_default(); // nobody is left to be told when this fails
-    }
-}
-
-impl Report {
-    fn page(&self) -> String {
-        let findings = self.findings;
-        let verdict = if findings.is_exact() { "exact" } else { "BROKEN" };
-        format!(
-            "{verdict}: {} on {}{}\n\
-             {} writers for {} s: {} commits, {} rollbacks, {} savepoints rolled back; the relay was killed {} times\n\
-             {} events: {} lost, {} phantom, {} double effects, {} order violations",
-            self.reader,
-            self.store,
-            self.through
-                .as_ref()
-                .map(|broker| format!(" through {broker}"))
-                .unwrap_or_default(),
-            self.writers,
-            self.seconds,
-            self.commits,
-            self.rollbacks,
-            self.savepoint_rollbacks,
-            self.relay_kills,
-            findings.events,
-            findings.lost,
-            findings.phantom,
-            findings.double_effects,
-            findings.order_violations
-        )
     }
 }

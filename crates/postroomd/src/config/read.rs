@@ -22,6 +22,7 @@ pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, St
     let mut root = Section::new("", table, &mut mistakes);
     let config = read_root(&mut root);
     check_brokers(&mut root, &config);
+    check_names(&mut root, &config);
     root.finish();
     match mistakes.into_vec() {
         none if none.is_empty() => Ok(config),
@@ -100,6 +101,20 @@ fn check_brokers(root: &mut Section<'_>, config: &Config) {
             let says =
                 "must be 1 with producer = \"transactional\": relays that share a route would fence off each other";
             root.wrong(&format!("routes[{at}].shards"), says);
+        }
+    }
+}
+
+/// A route keeps its progress under its name, and a subscriber is a route too.
+fn check_names(root: &mut Section<'_>, config: &Config) {
+    for module in module::enabled(config) {
+        let is_taken = |route: &&route::Route| module.subscribers.iter().any(|one| one.group == route.name);
+        for (at, route) in config.routes.iter().enumerate().filter(|(_, route)| is_taken(route)) {
+            let says = format!(
+                "{:?} is the name of a subscriber of the module {}; progress is kept by name, so choose another",
+                route.name, module.name
+            );
+            root.wrong(&format!("routes[{at}].name"), &says);
         }
     }
 }

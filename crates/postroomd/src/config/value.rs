@@ -103,7 +103,7 @@ pub(super) fn store_url(value: &Value) -> Result<StoreUrl, String> {
 pub(super) fn level(value: &Value) -> Result<String, String> {
     value
         .as_str()
-        .filter(|text| EnvFilter::try_new(text).is_ok())
+        .filter(|text| text.split(',').all(is_level_or_filter) && EnvFilter::try_new(text).is_ok())
         .map(str::to_owned)
         .ok_or_else(|| {
             must_be(
@@ -111,6 +111,12 @@ pub(super) fn level(value: &Value) -> Result<String, String> {
                 value,
             )
         })
+}
+
+/// A filter takes any bare word for the name of a target, and would log all of it and nothing else.
+fn is_level_or_filter(text: &str) -> bool {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    text.contains(['=', '[']) || LEVELS.iter().any(|level| text.eq_ignore_ascii_case(level))
 }
 
 /// One of a closed set of words.
@@ -180,6 +186,17 @@ fn parse_duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_level_is_one_that_exists() {
+        let check = |text: &str, is_right: bool| assert_eq!(level(&text.into()).is_ok(), is_right, "{text}");
+        for right in ["info", "WARN", "off", "info,sqlx=debug", "info,[line]=debug"] {
+            check(right, true);
+        }
+        for wrong in ["bogus", "", "info,bogus", "info,", "sqlx", "sqlx=loud", "inf"] {
+            check(wrong, false);
+        }
+    }
 
     #[test]
     fn durations_have_a_unit() {

@@ -96,7 +96,7 @@ async fn it_works_through_kafka_in_transactions_on_topics_as_configured() {
     ));
     let applied = place.ok(&["topics", "apply"]).await;
     assert_eq!(
-        applied.matches("with 2 partitions, kept by 1 brokers").count(),
+        applied.matches("with 2 partitions, kept by 1 broker").count(),
         4,
         "{applied}"
     );

@@ -47,13 +47,21 @@ async fn a_broken_promise_is_named_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_behind_is_named() {
+async fn a_lock_that_is_missing_or_behind_is_named() {
     let place = Place::new();
-    let says = place.fails(&["catalog", "check"]).await;
-    assert!(
-        says.contains("run `postroom catalog check --write` and commit it"),
-        "{says}"
-    );
+    let missing = place.run(&["catalog", "check"]).await;
+    assert_eq!((missing.code, missing.out.as_str()), (Some(1), ""));
+    let words = "there is no catalog.lock.json to check against: `postroom catalog check --write` makes it";
+    assert!(missing.err.contains(words), "{}", missing.err);
+    place.ok(&["catalog", "check", "--write"]).await;
+    let file = place.path().join("catalog.lock.json");
+    let mut lock: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    lock.as_object_mut().unwrap().remove("hello.receipt.written.v1");
+    std::fs::write(&file, lock.to_string()).unwrap();
+    let behind = place.run(&["catalog", "check"]).await;
+    assert_eq!(behind.out, "hello.receipt.written.v1 is new\n");
+    let words = "catalog.lock.json is behind: run `postroom catalog check --write` and commit it";
+    assert!(behind.err.contains(words), "{}", behind.err);
 }
 
 #[tokio::test]
@@ -76,6 +84,9 @@ async fn events_are_listed_with_schema_publisher_and_subscribers() {
     }
     let people = place.ok(&["catalog", "list"]).await;
     assert!(people.contains("A customer placed an order."), "{people}");
+    assert!(people.contains("to hello-receipts, hello-flaky"), "{people}");
+    let widest = people.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{widest:?} columns: {people}");
 }
 
 /// A model of the specification reads it, and whatever it refers to is there.

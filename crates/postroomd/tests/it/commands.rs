@@ -93,9 +93,12 @@ async fn a_scheduled_event_waits_for_its_time() {
         "--payload",
         "{}",
     ];
-    place.ok(&[&emit[..], &far].concat()).await;
+    let id = place.ok(&[&emit[..], &far].concat()).await;
     assert_eq!(place.ok(&["tail"]).await, "");
     assert_eq!(place.json(&["status"]).await["scheduled"], 1);
+    let said = place.ok(&["why", id.trim()]).await;
+    assert!(said.contains("scheduled 2099-01-01 00:00:00.000"), "{said}");
+    assert_eq!(place.json(&["why", id.trim()]).await["due_at"], "2099-01-01T00:00:00Z");
 }
 
 #[tokio::test]
@@ -109,7 +112,8 @@ async fn a_route_can_be_paused_resumed_and_replayed() {
     let relay = place.start(&["serve", "--roles", "relay"]).await;
     place.wait_for_route("all", |route| route["delivered"] == 2).await;
 
-    place.ok(&["pause", "all"]).await;
+    let paused = place.json(&["pause", "all"]).await;
+    assert_eq!(paused, serde_json::json!({ "route": "all", "is_paused": true }));
     place.emit("3", ORDER).await;
     place.wait_for_route("other", |route| route["delivered"] == 3).await;
     let paused = place.route("all").await;
@@ -118,7 +122,7 @@ async fn a_route_can_be_paused_resumed_and_replayed() {
         (&Value::Bool(true), &Value::from(2))
     );
     assert!(place.ok(&["why"]).await.contains("postroom resume all"));
-    place.ok(&["resume", "all"]).await;
+    assert_eq!(place.json(&["resume", "all"]).await["is_paused"], false);
     place.wait_for_route("all", |route| route["delivered"] == 3).await;
 
     let replay = [
@@ -135,6 +139,26 @@ async fn a_route_can_be_paused_resumed_and_replayed() {
     assert_eq!(place.json(&replay).await["replay_id"], 1);
     place.wait_for_route("all", |route| route["delivered"] == 5).await;
     assert_eq!(place.route("other").await["delivered"], 3, "no other route notices");
+    relay.stop().await;
+}
+
+/// A subscriber of the example that is asked to have its effect a second time finds its row there.
+#[tokio::test]
+async fn the_example_can_be_replayed_again() {
+    let place = Place::migrated().await;
+    let relay = place.start(&["serve", "--roles", "relay"]).await;
+    place.emit("1", ORDER).await;
+    let until = async |route: &str, delivered: i64| {
+        let done = |status: &Value| status["delivered"] == delivered || status["dead"] != 0 || status["retrying"] != 0;
+        let status = place.wait_for_route(route, done).await;
+        assert_eq!(status["delivered"], delivered, "{status}");
+    };
+    until("hello-flaky", 2).await; // the order and its receipt
+    place.ok(&["replay", "--route", "hello-receipts", "--again"]).await;
+    until("hello-receipts", 2).await;
+    until("hello-flaky", 3).await; // a receipt that is told of again
+    place.ok(&["replay", "--route", "hello-flaky", "--again"]).await;
+    until("hello-flaky", 6).await;
     relay.stop().await;
 }
 
@@ -162,14 +186,44 @@ async fn why_tells_the_way_of_an_event() {
             .all(|step| step["state"] == "passed" && step["handled_at"].is_string()),
         "{timeline}"
     );
+    let others: Vec<&Value> = timeline["steps"].as_array().unwrap().iter().collect();
+    let is_unwanted = |step: &&&Value| step["state"] == "unwanted";
+    assert_eq!(
+        others.iter().filter(is_unwanted).count(),
+        others.len() - 2,
+        "{timeline}"
+    );
+    let said = place.ok(&["why", &id]).await;
+    let is_told = said.contains(&format!(
+        "{} routes do not take hello.order.placed.v1",
+        others.len() - 2
+    ));
+    assert!(is_told && !said.contains("ledger-"), "{said}");
     relay.stop().await;
     assert_eq!(place.ok(&["why"]).await, "nothing holds anything up\n");
+    place.emit("2", ORDER).await;
+    let said = place.ok(&["why"]).await;
+    assert!(said.contains("nobody works the route, 1 entry waits"), "{said}");
+}
+
+#[tokio::test]
+async fn why_says_what_an_event_id_is() {
+    let said = Place::migrated().await.run(&["why", "order-7"]).await;
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(
+        said.err.contains("no event id") && said.err.contains("`postroom tail`"),
+        "{}",
+        said.err
+    );
 }
 
 #[tokio::test]
 async fn a_printed_script_is_known_to_migrate() {
     let place = Place::new();
     let script = place.ok(&["migrate", "--print"]).await;
+    assert_eq!(place.json(&["migrate", "--print"]).await["sql"], script.trim_end());
+    let left = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(left, 0, "printing opens no store");
     let other = Place::new();
     let file = format!("sqlite://{}", other.path().join("own.db").display());
     let store = postroom_sqlite::Sqlite::open(&file).await.unwrap();
@@ -178,6 +232,8 @@ async fn a_printed_script_is_known_to_migrate() {
     store.close().await;
     let said = place.ok(&["migrate", "--store", &file]).await;
     assert_eq!(said, format!("{file} is up to date\n"));
+    let said = place.json(&["migrate", "--store", &file]).await;
+    assert_eq!(said, serde_json::json!({ "store": file, "applied": [] }));
 }
 
 #[tokio::test]
@@ -192,6 +248,9 @@ async fn a_migration_is_taken_back_only_on_purpose() {
         place.ok(&["migrate"]).await.lines().next(),
         Some("applied  hello 0001_shop")
     );
+    let down = place.json(&["migrate", "--down", "--of", "hello", "--yes"]).await;
+    assert_eq!(down["took_back"], "hello 0001_shop");
+    assert_eq!(place.json(&["migrate"]).await["applied"][0], "hello 0001_shop");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The configuration as people meet it.
 
+use serde_json::{Value, json};
+
 use crate::harness::Place;
 
 #[tokio::test]
@@ -24,6 +26,45 @@ async fn a_file_is_checked() {
         place.fails(&["status"]).await.contains("redis://"),
         "every command checks it"
     );
+}
+
+#[tokio::test]
+async fn programs_can_check_and_read_it() {
+    let place = Place::new();
+    let defaults = place.json(&["config", "print"]).await;
+    assert_eq!(defaults["retention"]["outbox"], "7d");
+    let fine = place.json(&["config", "check"]).await;
+    assert_eq!((&fine["mistakes"], &fine["routes"]), (&json!([]), &json!(0)));
+    place.configure("[relay]\nlease = \"soon\"\n[server]\nport = 1\n");
+    let said = place.run(&["config", "check", "--json"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    let wrong: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(wrong["mistakes"].as_array().unwrap().len(), 2, "{wrong}");
+}
+
+#[tokio::test]
+async fn a_route_is_not_named_like_a_subscriber() {
+    let place = Place::new();
+    place.configure("[[routes]]\nname = \"hello-receipts\"\nto = \"log\"\n");
+    let refused = place.fails(&["config", "check"]).await;
+    let words = "routes[0].name: \"hello-receipts\" is the name of a subscriber of the module hello";
+    assert!(refused.contains(words), "{refused}");
+    place.configure("[modules.hello]\nenabled = false\n[[routes]]\nname = \"hello-receipts\"\nto = \"log\"\n");
+    let said = place.ok(&["config", "check"]).await;
+    assert!(said.ends_with("1 configured route\n"), "{said}");
+}
+
+#[tokio::test]
+async fn a_level_that_does_not_exist_is_a_mistake() {
+    let place = Place::new();
+    let mut check = place.command(&["config", "check"]);
+    let said = check.env("POSTROOM__LOG__LEVEL", "bogus").output().await.unwrap();
+    let err = String::from_utf8(said.stderr).unwrap();
+    assert!(
+        err.contains("POSTROOM__LOG__LEVEL") && err.contains("must be error, warn"),
+        "{err}"
+    );
+    assert_eq!(said.status.code(), Some(1));
 }
 
 #[tokio::test]

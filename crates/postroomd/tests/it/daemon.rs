@@ -106,6 +106,22 @@ async fn customers_come_by_themselves_but_not_into_a_store_of_ones_own() {
 }
 
 #[tokio::test]
+async fn a_second_process_says_that_it_stands_by() {
+    let place = Place::new();
+    let first = place.start(&["up"]).await;
+    place
+        .wait_for_route("hello-receipts", |route| route["is_leased"] == true)
+        .await;
+    let mut second = place.start(&["up"]).await;
+    let said = second
+        .read_until("another process works the routes of this store")
+        .await;
+    assert!(said.contains("stands by") && said.contains("process="), "{said}");
+    second.stop().await;
+    first.stop().await;
+}
+
+#[tokio::test]
 async fn mistakes_over_http_are_problems() {
     let place = Place::new();
     let up = place.start(&["up"]).await;

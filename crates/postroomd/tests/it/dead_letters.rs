@@ -117,3 +117,48 @@ async fn dead_letters_are_retried_and_discarded() {
     assert_eq!(place.ok(&["dead", "retry", "--all"]).await, "no dead letter matches\n");
     relay.stop().await;
 }
+
+#[tokio::test]
+async fn a_letter_that_cannot_be_decided_on_says_why() {
+    let (place, relay) = two_dead_letters().await;
+    let letters = place.json(&["dead", "list"]).await;
+    let numbers: Vec<String> = (0..2).map(|at| letters[at]["dead_id"].to_string()).collect();
+    let [first, second] = [numbers[0].as_str(), numbers[1].as_str()];
+    place.ok(&["dead", "discard", first, "--reason", "a test"]).await;
+    let shown = place.json(&["dead", "show", first]).await;
+    let decided_at = shown["decided_at"].as_str().unwrap();
+    let line = format!("decided   {}", &decided_at.replace('T', " ")[..19]);
+    let page = place.ok(&["dead", "show", first]).await;
+    assert!(
+        page.contains(&line) && page.contains("discarded by cli:ada"),
+        "{line} is not in {page}"
+    );
+    for (arguments, words) in [
+        (
+            &["dead", "retry", first][..],
+            format!("dead letter {first} is discarded already, by cli:ada"),
+        ),
+        (&["dead", "retry", "999"], "there is no dead letter 999".to_owned()),
+        (
+            &["dead", "discard", second, "999", "--reason", "x"],
+            "there is no dead letter 999".to_owned(),
+        ),
+        (
+            &["dead", "discard", "--route", "nope", "--reason", "x"],
+            "there is no route \"nope\"".to_owned(),
+        ),
+        (
+            &["dead", "list", "--route", "nope"],
+            "there is no route \"nope\"".to_owned(),
+        ),
+    ] {
+        let refused = place.fails(arguments).await;
+        assert!(refused.contains(&words), "{arguments:?}: {refused}");
+    }
+    assert_eq!(
+        place.json(&["dead", "show", second]).await["state"],
+        "dead",
+        "one that is wrong decides none"
+    );
+    relay.stop().await;
+}

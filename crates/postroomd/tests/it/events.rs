@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Place;
 
+const BATCH: &str = "content-type: application/cloudevents-batch+json\r\n";
 const STRUCTURED: &str = "content-type: application/cloudevents+json\r\n";
 
 /// As the CloudEvents SDK writes it.
@@ -30,26 +31,28 @@ async fn an_event_is_accepted_once_in_every_mode() {
         let (code, answer) = up.request_with("POST", "/api/v1/events", headers, body).await;
         (code, serde_json::from_str::<Value>(&answer).unwrap())
     };
-    assert_eq!(
-        post(STRUCTURED, &event("A-1")).await,
-        (202, json!({ "accepted": 1, "repeated": 0 }))
-    );
-    assert_eq!(
-        post(STRUCTURED, &event("A-1")).await,
-        (202, json!({ "accepted": 0, "repeated": 1 }))
-    );
+    let counts = |answer: &Value| {
+        (
+            answer["accepted"].as_u64().unwrap(),
+            answer["repeated"].as_u64().unwrap(),
+        )
+    };
+    let (code, first) = post(STRUCTURED, &event("A-1")).await;
+    assert_eq!((code, counts(&first)), (202, (1, 0)));
+    let (code, again) = post(STRUCTURED, &event("A-1")).await;
+    assert_eq!((code, counts(&again)), (202, (0, 1)));
+    assert_eq!(again["event_ids"], first["event_ids"]);
     let batch = format!("[{},{},{}]", event("A-1"), event("A-2"), event("A-3"));
-    let headers = "content-type: application/cloudevents-batch+json\r\n";
-    assert_eq!(
-        post(headers, &batch).await,
-        (202, json!({ "accepted": 2, "repeated": 1 }))
-    );
-    let binary = "content-type: application/json\r\nce-specversion: 1.0\r\nce-id: A-3\r\n\
+    let (code, three) = post(BATCH, &batch).await;
+    assert_eq!((code, counts(&three)), (202, (2, 1)));
+    assert_eq!(three["event_ids"][0], first["event_ids"][0]);
+    let binary = "content-type: application/json\r\nce-specversion: 1.0\r\nce-id: A-3\r\nce-subject: order-7\r\n\
         ce-source: https://shop.example/till\r\nce-type: shop.order.paid.v1\r\n";
-    assert_eq!(
-        post(binary, r#"{"amount":12}"#).await,
-        (202, json!({ "accepted": 0, "repeated": 1 }))
-    );
+    let (code, binary) = post(binary, r#"{ "amount": 12 }"#).await;
+    assert_eq!((code, counts(&binary)), (202, (0, 1)));
+    let id = three["event_ids"][2].as_str().unwrap();
+    assert_eq!(binary["event_ids"][0], id);
+    assert_eq!(place.json(&["why", id]).await["entry"]["id"], id);
     up.stop().await;
     let events = place.ok(&["tail", "--json"]).await;
     let ours: Vec<Value> = events
@@ -59,6 +62,36 @@ async fn an_event_is_accepted_once_in_every_mode() {
         .collect();
     assert_eq!(ours.len(), 3, "{events}");
     assert_eq!(ours[0]["aggregate_id"], "order-7");
+}
+
+/// Whoever gives two events one id would lose the second without a word.
+#[tokio::test]
+async fn an_id_that_comes_again_with_other_content_is_a_conflict() {
+    let place = Place::new();
+    let up = place.start(&["up"]).await;
+    let post = async |headers: &str, body: &str| up.request_with("POST", "/api/v1/events", headers, body).await;
+    assert_eq!(post(STRUCTURED, &event("C-1")).await.0, 202);
+    let other_data = event("C-1").replace("12", "13");
+    let other_type = event("C-1").replace("paid", "lost");
+    let other_key = event("C-1").replace("order-7", "order-8");
+    let with_new = format!("[{},{other_data}]", event("C-2"));
+    let within = format!("[{},{}]", event("C-3"), event("C-3").replace("12", "13"));
+    for (headers, body) in [
+        (STRUCTURED, &other_data),
+        (STRUCTURED, &other_type),
+        (STRUCTURED, &other_key),
+        (BATCH, &with_new),
+        (BATCH, &within),
+    ] {
+        let (code, answer) = post(headers, body).await;
+        assert_eq!(code, 409, "{body}: {answer}");
+        let problem: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(problem["code"], "conflict");
+        assert!(problem["detail"].as_str().unwrap().contains("\"C-"), "{answer}");
+    }
+    up.stop().await;
+    let events = place.ok(&["tail", "--type", "shop.**"]).await;
+    assert_eq!(events.lines().count(), 1, "{events}");
 }
 
 #[tokio::test]
@@ -79,8 +112,7 @@ async fn a_broken_event_is_refused_with_the_reason_and_nothing_is_kept() {
     )
     .await;
     let half = format!("[{},{{}}]", event("B-1"));
-    let batch = "content-type: application/cloudevents-batch+json\r\n";
-    refused(batch, &half, "event 1 of the batch").await;
+    refused(BATCH, &half, "event 1 of the batch").await;
     up.stop().await;
     let events = place.ok(&["tail", "--json"]).await;
     assert!(!events.contains("shop.order.paid.v1"), "{events}");

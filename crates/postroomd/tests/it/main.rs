@@ -17,3 +17,5 @@ mod metrics;
 mod profile;
 mod telemetry;
 mod tls;
+mod unreachable;
+mod verify;

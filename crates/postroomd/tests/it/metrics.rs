@@ -154,7 +154,10 @@ async fn metrics_show_consumers_and_a_broker_that_is_away() {
     server.stop().await.unwrap();
     scrape(&relay, |values| values.get(&consumer("reachable")) == Some(&0.0)).await;
     until("another process sees it too", || async {
-        place.ok(&["why"]).await.contains("down hello-receipts: cannot go on")
+        place
+            .ok(&["why"])
+            .await
+            .contains("down hello-receipts: cannot go on, for ")
     })
     .await;
     assert!(place.ok(&["status"]).await.contains("cannot go on: "));

@@ -50,10 +50,10 @@ impl Setting {
         let version = site.text(sql, 0).await?.unwrap_or_default();
         let store = match site.is_temporary() {
             true => String::new(),
-            false => format!(" --store {}", site.url),
+            false => format!(" --store {}", site.url()),
         };
         Ok(Self {
-            store: site.url.to_string(),
+            store: site.url().to_string(),
             version: if version.contains("MariaDB") {
                 version
             } else {

@@ -1,20 +1,19 @@
 //! Where a bench runs: the store, opened, migrated, found free of other work, and swept afterwards; and a topic of a broker, if
 //! it publishes.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use postroom::table::{self, Table};
-use postroom::{Inspect, inspect, migration};
+use postroom::{Inspect, migration};
 use sea_orm::sea_query::{Alias, Expr, ExprTrait as _, IntoTableRef as _, Query, TableRef};
 use sea_orm::{ConnectionTrait as _, QueryResult};
-use tempfile::TempDir;
 
 use crate::broker::BrokerAddress;
 use crate::command::bench::native::{Native, Sql, sql};
 use crate::command::bench::progress;
 use crate::command::bench::stage::Stage;
+use crate::command::trial::Ground;
 use crate::store::{Kind, PLATFORM, StoreUrl};
 
 /// Every bench's event types begin so.
@@ -31,34 +30,25 @@ const DROP: &str = include_str!("../../../sql/bench/drop.sql");
 /// A store that is ours for a while.
 #[derive(Debug)]
 pub(super) struct Site {
-    pub(super) url: StoreUrl,
+    ground: Ground,
     pub(super) native: Native,
     pub(super) store: Arc<dyn Inspect>,
     /// A topic on a broker, if the bench publishes.
     pub(super) stage: Option<Stage>,
-    /// The store goes with it.
-    folder: Option<TempDir>,
 }
 
 impl Site {
     /// Opens the store, or makes one in a folder that is removed in the end. Refuses one where others are at work, unless it
     /// `is_forced`.
     pub(super) async fn open(url: Option<&StoreUrl>, is_forced: bool) -> Result<Self> {
-        let folder = match url {
-            Some(_) => None,
-            None => Some(tempfile::tempdir().context("make a folder for the store")?),
-        };
-        let url = url
-            .cloned()
-            .unwrap_or_else(|| StoreUrl::in_folder(folder.as_ref().map_or(Path::new("."), TempDir::path)));
-        let native = Native::open(&url).await?;
+        let ground = Ground::new(url)?;
+        let native = Native::open(&ground.url).await?;
         let store = native.store();
         let site = Self {
-            url,
+            ground,
             native,
             store,
             stage: None,
-            folder,
         };
         migration::up(site.store.db(), PLATFORM, site.store.migrations())
             .await
@@ -67,13 +57,17 @@ impl Site {
         Ok(site)
     }
 
+    pub(super) fn url(&self) -> &StoreUrl {
+        &self.ground.url
+    }
+
     pub(super) fn kind(&self) -> Kind {
-        self.url.kind()
+        self.url().kind()
     }
 
     /// Whether the store was made for this run.
     pub(super) fn is_temporary(&self) -> bool {
-        self.folder.is_some()
+        self.ground.is_temporary()
     }
 
     /// With a topic on a broker.
@@ -108,16 +102,14 @@ impl Site {
             if is_claimed {
                 bail!(
                     "a bench runs on {}, or one was killed there; --force removes what it left behind",
-                    self.url
+                    self.url()
                 );
             }
-            if let Some(reason) = self.others().await? {
+            let refused = self.ground.refuse_others(&*self.store).await;
+            if refused.is_err() {
                 self.script(DROP).await?;
-                bail!(
-                    "{reason} on {}: a bench would disturb it, and be disturbed. Name another --store, or take --force",
-                    self.url
-                );
             }
+            refused?;
         }
         if is_claimed {
             self.sweep().await.context("remove what an earlier bench left behind")?;
@@ -130,37 +122,6 @@ impl Site {
             .values_panic([self.last_id().await?.into()]);
         self.store.db().execute(&insert).await.context("claim the store")?;
         self.script(TABLES.on(self.kind())).await
-    }
-
-    /// Who else is at work here.
-    async fn others(&self) -> Result<Option<String>> {
-        self.store.pulse().await?;
-        let status = inspect::status(&*self.store).await?;
-        for route in status.routes.iter().filter(|route| !route.route.starts_with(ROUTES)) {
-            if route.is_leased {
-                return Ok(Some(format!("a relay works the route {:?}", route.route)));
-            }
-            if route.backlog > 0 {
-                return Ok(Some(format!(
-                    "about {} events wait for the route {:?}",
-                    route.backlog, route.route
-                )));
-            }
-        }
-        let mut other = Query::select();
-        other
-            .column("id")
-            .from(table::named(self.store.db(), Table::Outbox))
-            .and_where(Expr::col("event_type").not_like(format!("{TYPES}%")))
-            .limit(1);
-        let has_other = self
-            .store
-            .db()
-            .query_one(&other)
-            .await
-            .context("look for other events")?
-            .is_some();
-        Ok((status.routes.is_empty() && has_other).then(|| "events wait that no route has read".to_owned()))
     }
 
     async fn sweep(&self) -> Result<()> {
