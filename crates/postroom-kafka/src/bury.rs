@@ -1,5 +1,6 @@
 //! Dead letters where Kafka's own tools look for them: in the topic `{topic}.DLT`.
 
+use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
     }
     let mut sent = shared.send(&record).await;
     if sent.as_ref().err().and_then(code) == Some(Code::MessageSizeTooLarge) {
-        record.value.clear();
-        record.headers.push((OMITTED.0, OMITTED.1.to_owned()));
+        record.value = Cow::default();
+        record.headers.push((OMITTED.0, OMITTED.1.into()));
         sent = shared.send(&record).await;
     }
     sent.map_err(|source| {

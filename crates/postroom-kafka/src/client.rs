@@ -171,7 +171,7 @@ impl Shared {
     }
 
     /// Sends one message and waits until it is durable.
-    pub(crate) async fn send(&self, record: &Record) -> Result<(), KafkaError> {
+    pub(crate) async fn send(&self, record: &Record<'_>) -> Result<(), KafkaError> {
         let producer = self
             .single()
             .map_err(|error| KafkaError::ClientCreation(error.report()))?;

@@ -90,7 +90,7 @@ impl Publisher {
         Ok(slot.insert(self.shared.producer(&settings)?).clone())
     }
 
-    async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<()> {
+    async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record<'_>]) -> Result<()> {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await?;
         loop {
@@ -121,7 +121,7 @@ impl Publisher {
         producer: &Producer,
         wave: Vec<(usize, usize)>,
         tally: &mut Tally<'_>,
-        (records, partitions): (&[Record], &Partitions),
+        (records, partitions): (&[Record<'_>], &Partitions),
     ) -> Outcome {
         let mut shut = HashSet::new();
         let mut under_way = Vec::with_capacity(wave.len());
@@ -165,7 +165,7 @@ impl Publisher {
         outcome
     }
 
-    async fn send_singly(&self, tally: &mut Tally<'_>, (records, partitions): (&[Record], &Partitions)) {
+    async fn send_singly(&self, tally: &mut Tally<'_>, (records, partitions): (&[Record<'_>], &Partitions)) {
         let (batch, open) = (tally.batch(), tally.open());
         let entries: Vec<&Entry> = open.iter().map(|(_, entry)| *entry).collect();
         let rest = Batch {
@@ -231,7 +231,7 @@ impl fmt::Debug for Publisher {
 /// Hands a message to the driver, which copies it; the answer comes later, unless it is a no at once.
 pub(crate) fn enqueue(
     producer: &Producer,
-    record: &Record,
+    record: &Record<'_>,
     partitions: &Partitions,
 ) -> Result<DeliveryFuture, Receipt> {
     if partitions.get(&record.topic) == Some(&0) {

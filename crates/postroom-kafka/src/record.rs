@@ -1,9 +1,10 @@
 //! What goes over the wire: `CloudEvents` as Kafka spells them. In binary mode attributes are headers `ce_…` and the value is
 //! the data; in structured mode the value is the whole document. The key is the aggregate id in both.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use postroom::envelope::CLOUDEVENTS_JSON;
+use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
 use postroom::{Batch, Entry, Envelope, Letter, Mark, Message, Mode, Origin, Topic};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
@@ -19,68 +20,71 @@ const ERROR_BYTES_MAX: usize = 8_000;
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct Record<'a> {
     pub(crate) topic: String,
-    pub(crate) key: Option<String>,
+    pub(crate) key: Option<Cow<'a, str>>,
     /// Without their prefix.
-    attributes: Vec<(String, String)>,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) value: Vec<u8>,
+    attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub(crate) headers: Vec<(&'static str, Cow<'a, str>)>,
+    pub(crate) value: Cow<'a, [u8]>,
 }
 
-impl Record {
+impl<'a> Record<'a> {
     /// The entries of a batch on their way.
-    pub(crate) fn all(batch: &Batch<'_>, topic: &Topic, mode: Mode) -> Vec<Self> {
+    pub(crate) fn all(batch: &Batch<'a>, topic: &Topic, mode: Mode) -> Vec<Self> {
         let entries = batch.entries.iter();
         entries.map(|entry| Self::of(entry, topic, mode)).collect()
     }
 
     /// An entry on its way to its topic.
-    fn of(entry: &Entry, topic: &Topic, mode: Mode) -> Self {
-        let mut envelope = Envelope::of(entry);
+    fn of(entry: &'a Entry, topic: &Topic, mode: Mode) -> Self {
         let (attributes, content_type, value) = match mode {
             Mode::Binary => {
-                let content_type = envelope.attributes.remove(DATA_CONTENT_TYPE);
-                let data = String::from(Box::<str>::from(envelope.data));
-                let attributes = envelope.attributes.into_iter().collect();
-                (attributes, content_type, data.into_bytes())
+                let beside = envelope::attributes(entry).filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+                let beside = beside.map(|(name, value)| (name.into(), value)).collect();
+                (beside, JSON.into(), entry.event.payload.get().as_bytes().into())
             }
             Mode::Structured => {
                 let content_type = format!("{CLOUDEVENTS_JSON}; charset=UTF-8");
-                (Vec::new(), Some(content_type), envelope.to_structured())
+                (
+                    Vec::new(),
+                    content_type.into(),
+                    Envelope::of(entry).to_structured().into(),
+                )
             }
         };
         Self {
             topic: topic.of(&entry.event.event_type),
-            key: Some(entry.event.aggregate_id.clone()),
+            key: Some(entry.event.aggregate_id.as_str().into()),
             attributes,
-            headers: content_type.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect(),
+            headers: vec![(CONTENT_TYPE, content_type)],
             value,
         }
     }
 
     /// A message that was given up on its way to the dead letters of its topic: as it came, with where from and why.
-    pub(crate) fn of_letter(letter: &Letter) -> Self {
-        let mut attributes = letter.attributes.clone();
-        let inside = attributes.remove(DATA_CONTENT_TYPE);
-        let content_type = letter.content_type.clone().or(inside);
-        let mut headers: Vec<_> = content_type.map(|kind| (CONTENT_TYPE, kind)).into_iter().collect();
-        let mut error = letter.error.clone();
-        error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
+    pub(crate) fn of_letter(letter: &'a Letter) -> Self {
+        let inside = letter.attributes.get(DATA_CONTENT_TYPE);
+        let content_type = letter.content_type.as_ref().or(inside);
+        let mut headers: Vec<(&str, Cow<'_, str>)> = Vec::new();
+        headers.extend(content_type.map(|kind| (CONTENT_TYPE, kind.into())));
+        let error = &letter.error;
+        let error = error.get(..error.floor_char_boundary(ERROR_BYTES_MAX)).unwrap_or(error);
         let ours = [
-            ("postroom-origin-topic", letter.origin.topic.clone()),
-            ("postroom-origin-place", letter.origin.place.clone()),
-            ("postroom-group", letter.group.clone()),
-            ("postroom-error", error),
-            ("postroom-attempts", letter.attempts.to_string()),
+            ("postroom-origin-topic", letter.origin.topic.as_str().into()),
+            ("postroom-origin-place", letter.origin.place.as_str().into()),
+            ("postroom-group", letter.group.as_str().into()),
+            ("postroom-error", error.into()),
+            ("postroom-attempts", letter.attempts.to_string().into()),
         ];
         headers.extend(ours);
+        let beside = letter.attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
         Self {
             topic: format!("{}.DLT", letter.origin.topic),
-            key: key_of(letter),
-            attributes: attributes.into_iter().collect(),
+            key: key_of(letter).map(Cow::from),
+            attributes: beside.map(|(name, value)| (name.into(), value.into())).collect(),
             headers,
-            value: letter.body.clone(),
+            value: letter.body.as_slice().into(),
         }
     }
 
@@ -91,18 +95,18 @@ impl Record {
         for (attribute, value) in &self.attributes {
             name.truncate(ATTRIBUTE.len());
             name.push_str(attribute);
-            let (key, value) = (name.as_str(), Some(value.as_str()));
+            let (key, value) = (name.as_str(), Some(value.as_ref()));
             headers = headers.insert(Header { key, value });
         }
         for (key, value) in &self.headers {
-            let value = Some(value.as_str());
+            let value = Some(value.as_ref());
             headers = headers.insert(Header { key, value });
         }
         let record = FutureRecord::to(&self.topic)
-            .payload(self.value.as_slice())
+            .payload(self.value.as_ref())
             .headers(headers);
         match &self.key {
-            Some(key) => record.key(key.as_str()),
+            Some(key) => record.key(key.as_ref()),
             None => record,
         }
     }

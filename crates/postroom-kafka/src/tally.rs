@@ -55,7 +55,7 @@ impl<'a> Tally<'a> {
 
     /// What can be under way together, with the number of its lane: of each lane what goes to the same partition, where nothing passes anything. That is
     /// the same topic and the same key, or a topic with one partition.
-    pub(crate) fn wave(&self, records: &[Record], partitions: &Partitions) -> Vec<(usize, usize)> {
+    pub(crate) fn wave(&self, records: &[Record<'_>], partitions: &Partitions) -> Vec<(usize, usize)> {
         let mut tracks: HashMap<usize, Option<(&str, Option<&str>)>> = HashMap::new();
         let mut wave = Vec::new();
         for (at, lane) in self.open().iter().filter_map(|(at, _)| Some((*at, self.lane(*at)?))) {

@@ -62,7 +62,7 @@ impl Transactor {
         }
     }
 
-    async fn send(&self, tally: &mut Tally<'_>, records: &[Record]) -> Result<(), Broken> {
+    async fn send(&self, tally: &mut Tally<'_>, records: &[Record<'_>]) -> Result<(), Broken> {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await;
         let partitions = partitions.map_err(|error| Broken::Away(error.report()))?;
@@ -82,7 +82,7 @@ impl Transactor {
         &self,
         producer: &mut Producer,
         tally: &mut Tally<'_>,
-        (records, partitions): (&[Record], &Partitions),
+        (records, partitions): (&[Record<'_>], &Partitions),
     ) -> Result<(), Broken> {
         let mut next: Vec<usize> = tally.open().iter().map(|(at, _)| *at).collect();
         while let Some(first) = next.first().copied() {
@@ -138,7 +138,7 @@ impl Transactor {
         producer: &Producer,
         all: &[usize],
         tally: &mut Tally<'_>,
-        (records, partitions): (&[Record], &Partitions),
+        (records, partitions): (&[Record<'_>], &Partitions),
     ) -> Result<(), Broken> {
         producer
             .begin_transaction()

@@ -1,8 +1,9 @@
 //! How an event is spelled in an entry of a stream: a field per CloudEvents attribute beside `data`, or all in `data`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
+use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
 use postroom::{Entry, Envelope, Letter, Mode};
 use redis::Cmd;
 
@@ -17,22 +18,27 @@ const ATTRIBUTES_MAX: usize = 1_000;
 
 /// Fields and values of an entry of a stream.
 #[derive(Debug)]
-pub(crate) struct Fields {
+pub(crate) struct Fields<'a> {
     /// Without their prefix.
-    attributes: Vec<(String, String)>,
-    content_type: String,
-    data: Vec<u8>,
+    attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    content_type: &'a str,
+    data: Cow<'a, [u8]>,
     /// What else there is to say.
-    about: Vec<(&'static str, String)>,
+    about: Vec<(&'static str, Cow<'a, str>)>,
 }
 
-impl Fields {
-    fn new(mut attributes: BTreeMap<String, String>, content_type: &str, data: Vec<u8>) -> Self {
-        attributes.remove(DATA_CONTENT_TYPE);
+impl<'a> Fields<'a> {
+    fn new(
+        attributes: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
+        content_type: &'a str,
+        data: impl Into<Cow<'a, [u8]>>,
+    ) -> Self {
+        let beside = attributes.filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+        let beside = beside.map(|(name, value)| (name.into(), value));
         Self {
-            attributes: attributes.into_iter().take(ATTRIBUTES_MAX).collect(),
-            content_type: content_type.to_owned(),
-            data,
+            attributes: beside.take(ATTRIBUTES_MAX).collect(),
+            content_type,
+            data: data.into(),
             about: Vec::new(),
         }
     }
@@ -54,39 +60,44 @@ impl Fields {
         for (name, value) in &self.attributes {
             field.truncate(PREFIX.len());
             field.push_str(name);
-            command.arg(&field).arg(value);
+            command.arg(&field).arg(value.as_ref());
         }
-        command.arg(CONTENT_TYPE).arg(&self.content_type);
-        command.arg(DATA).arg(&self.data);
+        command.arg(CONTENT_TYPE).arg(self.content_type);
+        command.arg(DATA).arg(self.data.as_ref());
         for (name, value) in &self.about {
-            command.arg(*name).arg(value);
+            command.arg(*name).arg(value.as_ref());
         }
     }
 }
 
 /// What is written for an entry of the outbox.
-pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields {
-    let envelope = Envelope::of(entry);
-    match mode {
-        Mode::Binary if envelope.attributes.len() <= ATTRIBUTES_MAX => {
-            let data = String::from(Box::<str>::from(envelope.data));
-            Fields::new(envelope.attributes, JSON, data.into_bytes())
+pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
+    if mode == Mode::Binary {
+        let attributes: Vec<_> = envelope::attributes(entry).collect();
+        if attributes.len() <= ATTRIBUTES_MAX {
+            return Fields::new(attributes.into_iter(), JSON, entry.event.payload.get().as_bytes());
         }
-        Mode::Binary | Mode::Structured => Fields::new(BTreeMap::new(), CLOUDEVENTS_JSON, envelope.to_structured()),
     }
+    Fields::new(
+        std::iter::empty(),
+        CLOUDEVENTS_JSON,
+        Envelope::of(entry).to_structured(),
+    )
 }
 
 /// What is written for a dead letter.
-pub(crate) fn of_letter(letter: &Letter) -> Fields {
+pub(crate) fn of_letter(letter: &Letter) -> Fields<'_> {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
     let about = vec![
-        ("postroom-origin-topic", letter.origin.topic.clone()),
-        ("postroom-origin-place", letter.origin.place.clone()),
-        ("postroom-group", letter.group.clone()),
-        ("postroom-error", letter.error.clone()),
-        ("postroom-attempts", letter.attempts.to_string()),
+        ("postroom-origin-topic", letter.origin.topic.as_str().into()),
+        ("postroom-origin-place", letter.origin.place.as_str().into()),
+        ("postroom-group", letter.group.as_str().into()),
+        ("postroom-error", letter.error.as_str().into()),
+        ("postroom-attempts", letter.attempts.to_string().into()),
     ];
-    let fields = Fields::new(letter.attributes.clone(), content_type, letter.body.clone());
+    let attributes = letter.attributes.iter();
+    let attributes = attributes.map(|(name, value)| (name.as_str(), value.into()));
+    let fields = Fields::new(attributes, content_type, letter.body.as_slice());
     Fields { about, ..fields }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Reading is tolerant: attributes we do not know become headers, and what a foreign producer leaves out is filled in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -51,39 +52,38 @@ pub struct Envelope {
     pub data: Box<RawValue>,
 }
 
+/// The context attributes of an entry, in no order and without copies of what the event has already; its number is the attribute
+/// `sequence`, which sorts as text.
+pub fn attributes(entry: &Entry) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+    let event = &entry.event;
+    let source = if event.source.is_empty() { SOURCE } else { &event.source };
+    let ours: [(&str, Cow<'_, str>); 10] = [
+        ("specversion", "1.0".into()),
+        ("id", event.id.to_string().into()),
+        ("type", event.event_type.as_str().into()),
+        ("source", source.into()),
+        ("subject", event.aggregate_id.as_str().into()),
+        ("time", event.occurred_at.format(&Rfc3339).unwrap_or_default().into()),
+        ("datacontenttype", JSON.into()),
+        ("aggregatetype", event.aggregate_type.as_str().into()),
+        ("aggregateid", event.aggregate_id.as_str().into()),
+        ("sequence", format!("{:019}", entry.id).into()),
+    ];
+    let is_plain = |name: &str| is_attribute_name(name) && !is_ours(name);
+    let plain = event.headers.iter().filter(move |(name, _)| is_plain(name));
+    let plain = plain.map(|(name, value)| (name.as_str(), Cow::from(value)));
+    let odd: BTreeMap<_, _> = event.headers.iter().filter(|(name, _)| !is_plain(name)).collect();
+    let odd = (!odd.is_empty()).then(|| (HEADERS, serde_json::to_string(&odd).unwrap_or_default().into()));
+    plain.chain(ours).chain(odd)
+}
+
 impl Envelope {
-    /// The envelope of an entry; its number is the attribute `sequence`, which sorts as text.
+    /// The envelope of an entry.
     pub fn of(entry: &Entry) -> Self {
-        let event = &entry.event;
-        let mut attributes = BTreeMap::new();
-        let mut odd = Headers::new();
-        for (name, value) in &event.headers {
-            if is_attribute_name(name) && !is_ours(name) {
-                attributes.insert(name.clone(), value.clone());
-            } else {
-                odd.insert(name.clone(), value.clone());
-            }
-        }
-        let source = if event.source.is_empty() { SOURCE } else { &event.source };
-        let ours = [
-            ("specversion", "1.0".to_owned()),
-            ("id", event.id.to_string()),
-            ("type", event.event_type.clone()),
-            ("source", source.to_owned()),
-            ("subject", event.aggregate_id.clone()),
-            ("time", event.occurred_at.format(&Rfc3339).unwrap_or_default()),
-            ("datacontenttype", JSON.to_owned()),
-            ("aggregatetype", event.aggregate_type.clone()),
-            ("aggregateid", event.aggregate_id.clone()),
-            ("sequence", format!("{:019}", entry.id)),
-        ];
-        attributes.extend(ours.map(|(name, value)| (name.to_owned(), value)));
-        if !odd.is_empty() {
-            attributes.insert(HEADERS.to_owned(), serde_json::to_string(&odd).unwrap_or_default());
-        }
+        let owned = attributes(entry).map(|(name, value)| (name.to_owned(), value.into_owned()));
         Self {
-            attributes,
-            data: event.payload.clone(),
+            attributes: owned.collect(),
+            data: entry.event.payload.clone(),
         }
     }
 
