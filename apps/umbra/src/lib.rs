@@ -180,7 +180,8 @@ impl Umbra {
 }
 
 /// Every migration, oldest first.
-fn tables() -> [postroom::Migration; 9] {
+fn tables() -> [postroom::Migration; 10] {
+    let [attempt, unsure] = billing::attempt::MIGRATIONS;
     [
         guild::tables::MIGRATION,
         identity::tables::MIGRATION,
@@ -190,7 +191,8 @@ fn tables() -> [postroom::Migration; 9] {
         member::tables::MIGRATION,
         notification::tables::MIGRATION,
         audit::tables::MIGRATION,
-        billing::attempt::MIGRATION,
+        attempt,
+        unsure,
     ]
 }
 

@@ -249,7 +249,8 @@ pub(crate) fn read_time(row: &QueryResult, backend: DbBackend, column: &str) -> 
         .ok_or_else(|| Error::new(ErrorKind::Failed, format!("the column {column} is null")))
 }
 
-pub(crate) fn uuid_value(backend: DbBackend, id: Uuid) -> Expr {
+/// An event's id as this database keeps it.
+pub fn uuid_value(backend: DbBackend, id: Uuid) -> Expr {
     match backend {
         DbBackend::Postgres => Expr::val(id),
         _ => Expr::val(id.to_string()),

@@ -1,19 +1,31 @@
 //! The table of attempts: what each charge asks for, and how far it has come.
 
+use postroom::table::{self, Table};
 use postroom::{Error, ErrorKind, Migration, Result};
-use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{DatabaseTransaction, QueryResult};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use uuid::Uuid;
 
 use super::card::Charge;
 use crate::plan::Plan;
 use crate::rows::{self, Cell, cell};
 
-pub(crate) const MIGRATION: Migration = Migration {
-    number: 9,
-    name: "attempt",
-    up: include_str!("../../migrations/0009_attempt.up.sql"),
-    down: include_str!("../../migrations/0009_attempt.down.sql"),
-};
+pub(crate) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        number: 9,
+        name: "attempt",
+        up: include_str!("../../migrations/0009_attempt.up.sql"),
+        down: include_str!("../../migrations/0009_attempt.down.sql"),
+    },
+    Migration {
+        number: UNSURE,
+        name: "unsure",
+        up: include_str!("../../migrations/0010_unsure.up.sql"),
+        down: include_str!("../../migrations/0010_unsure.down.sql"),
+    },
+];
+/// The migration that found attempts of versions which asked first and wrote down afterwards.
+const UNSURE: i32 = 10;
 
 const ATTEMPT: &str = "umbra_attempt";
 const OPEN: &str = "open";
@@ -25,6 +37,8 @@ const REFUNDING: &str = "refunding";
 pub(super) enum Attempt {
     /// Nobody was asked.
     Open,
+    /// A version opened it that did not write down what it was about to ask for.
+    Unsure,
     /// The card may have been asked for this, and nobody knows the answer.
     Asked(Charge),
     /// It was paid, nobody wants it any more, and the money is not known to be back.
@@ -69,6 +83,23 @@ pub(super) async fn newest(tx: &DatabaseTransaction, subscription_id: &str) -> R
     rows.into_iter().next_back().map_or(Ok(Attempt::Closed), read)
 }
 
+/// Whether the time of a charge had come when versions that did not write down before they asked were replaced.
+pub(super) async fn was_due_before(tx: &DatabaseTransaction, event_id: Uuid) -> Result<bool> {
+    let mut replaced_at = Query::select();
+    replaced_at
+        .column("applied_at")
+        .from(table::named(tx, Table::Migration))
+        .and_where(Expr::col("owner").eq(crate::NAME))
+        .and_where(Expr::col("number").eq(UNSURE));
+    let mut select = Query::select();
+    select
+        .column("event_id")
+        .from(table::named(tx, Table::Outbox))
+        .and_where(Expr::col("event_id").eq(table::uuid_value(tx.get_database_backend(), event_id)))
+        .and_where(Expr::col("created_at").lte(Expr::from(replaced_at)));
+    Ok(tx.query_one(&select).await?.is_some())
+}
+
 /// Writes down what the card is about to be asked for.
 pub(super) async fn ask(tx: &DatabaseTransaction, plan: Plan, charge: &Charge) -> Result<()> {
     let cells = vec![
@@ -99,7 +130,9 @@ async fn change(tx: &DatabaseTransaction, attempt_id: &str, cells: Vec<Cell>) ->
 
 fn read(row: QueryResult) -> Result<Attempt> {
     let status: String = row.try_get("", "status")?;
+    let is_unsure: Option<bool> = row.try_get("", "is_unsure")?;
     Ok(match status.as_str() {
+        OPEN if is_unsure == Some(true) => Attempt::Unsure,
         OPEN => Attempt::Open,
         ASKED => Attempt::Asked(read_charge(&row)?),
         REFUNDING => Attempt::Refunding(read_charge(&row)?),

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use postroom::{Errand, Error, ErrorKind, Event, HOPS, Result, append, clock, emit, schedule, table};
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::attempt::{self, Attempt, Fate};
 use super::card::{Answer, CardApi, Charge};
@@ -31,7 +32,8 @@ pub(crate) struct Till {
 /// for, the one after what came of it. So the attempt's row says at any moment how far a charge has come, and whoever takes it
 /// up goes on from there:
 ///
-/// - before the first commit nobody was asked, and a charge that nobody wants any more is dropped;
+/// - before the first commit nobody was asked, and a charge that nobody wants any more is dropped (what a version opened that
+///   did not write down before it asked counts as asked, if it could have been);
 /// - after it the card may have been asked. It is asked again, for the same and under the same key, until the answer is known,
 ///   whatever has become of the subscription. A process that dies anywhere here costs one question more;
 /// - a payment that nobody wants any more goes back, in the same two steps;
@@ -46,7 +48,7 @@ impl Errand for Till {
         let mut attempt = Attempt::Open;
         loop {
             attempt = match attempt {
-                Attempt::Open => Self::prepare(db, &due).await?,
+                Attempt::Open | Attempt::Unsure => Self::prepare(db, &due, event.id).await?,
                 Attempt::Asked(charge) => self.ask(db, &due, &charge).await?,
                 Attempt::Refunding(charge) => self.refund(db, &due, &charge).await?,
                 Attempt::Closed => return Ok(()),
@@ -57,15 +59,16 @@ impl Errand for Till {
 
 impl Till {
     /// Looks how far the attempt has come. One whose time has just come is written down as asked, or dropped.
-    async fn prepare(db: &DatabaseConnection, due: &ChargeRequested) -> Result<Attempt> {
+    async fn prepare(db: &DatabaseConnection, due: &ChargeRequested, event_id: Uuid) -> Result<Attempt> {
         let tx = table::begin(db).await?;
         let Some(mut subscription) = tables::lock(&tx, &due.subscription_id).await? else {
             return Ok(Attempt::Closed);
         };
         let mut attempt = attempt::lock(&tx, &due.attempt_id).await?;
-        if attempt == Attempt::Open {
-            let charge = match subscription.is_to_be_charged() {
-                true => ask_for(&tx, &subscription, &due.attempt_id).await?,
+        if matches!(attempt, Attempt::Open | Attempt::Unsure) {
+            let may_be_paid = attempt == Attempt::Unsure && may_be_paid(&tx, &subscription, event_id).await?;
+            let charge = match may_be_paid || subscription.is_to_be_charged() {
+                true => ask_for(&tx, &subscription, &due.attempt_id, may_be_paid).await?,
                 false => None,
             };
             if charge.is_none() {
@@ -149,14 +152,22 @@ fn unknown(what: &str, due: &ChargeRequested, says: &str) -> Error {
     Error::new(ErrorKind::Failed, says)
 }
 
-/// Writes down what a card is about to be asked for: a subscription's next period. `None` when its card was taken away.
+/// Whether a version that did not write it down may have asked for a charge: a first one it asked for at once, another one when
+/// its time had come.
+async fn may_be_paid(tx: &DatabaseTransaction, subscription: &Subscription, event_id: Uuid) -> Result<bool> {
+    Ok(subscription.period_end.is_none() || attempt::was_due_before(tx, event_id).await?)
+}
+
+/// Writes down what a card is about to be asked for: a subscription's next period. `None` when its card was taken away, unless
+/// it may have paid before that.
 pub(super) async fn ask_for(
     tx: &DatabaseTransaction,
     subscription: &Subscription,
     attempt_id: &str,
+    may_be_paid: bool,
 ) -> Result<Option<Charge>> {
     let key = tables::lock_key(tx, &subscription.billing_key_id).await?;
-    let Some(key) = key.filter(|key| !key.is_deleted) else {
+    let Some(key) = key.filter(|key| may_be_paid || !key.is_deleted) else {
         return Ok(None);
     };
     let plan = subscription.plan_to_pay();

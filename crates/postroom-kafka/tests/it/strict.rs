@@ -25,7 +25,7 @@ use crate::site::KafkaSite;
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn office() -> Office {
-    Office::open(fresh::sqlite().await, KafkaSite::shared()).await
+    Office::open(fresh::postgres().await, KafkaSite::shared()).await
 }
 
 /// Orders 1 and 2, a like whose topic is missing, order 4.

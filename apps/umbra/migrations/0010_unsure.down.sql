@@ -1,0 +1,1 @@
+alter table umbra_attempt drop column is_unsure;
