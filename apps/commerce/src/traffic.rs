@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use postroom::{Job, Outbox, Result, table};
+use postroom_host::Problem;
 use sea_orm::DatabaseConnection;
 
 use crate::domain::{Fact, Refusal};
 use crate::events;
 use crate::handlers::{self, Failure};
+
+/// Orders of somebody else have numbers from here on: no order of the shop comes as far.
+const STRAYS_FROM: i64 = 900_000_000;
 
 /// A job that does something in the shop about every second. Most of it goes well; now and then somebody wants more than there
 /// is, and now and then a payment comes for an order that the shop does not have, which ends as a dead letter. A host adds it to
@@ -26,12 +30,13 @@ pub fn traffic() -> Job {
 async fn visit(outbox: Arc<dyn Outbox>, number: i64) -> Result<u64> {
     let db = outbox.db();
     if number % 40 == 25 {
-        stray_payment(db, -number).await?;
+        stray_payment(db, STRAYS_FROM + number).await?;
     }
     match shop(db, number).await {
         Ok(()) | Err(Failure::Refused(Refusal::OutOfStock { .. })) => Ok(1),
         Err(Failure::Refused(refusal)) => {
-            tracing::warn!(?refusal, "the shop does not do what its own customers want");
+            let problem = Problem::from(refusal);
+            tracing::warn!(%problem, "the shop does not do what its own customers want");
             Ok(0)
         }
         Err(Failure::Failed(error)) => Err(error),
@@ -75,7 +80,7 @@ async fn stray_payment(db: &DatabaseConnection, order_id: i64) -> Result<()> {
     let paid = Fact::OrderPaid {
         order_id,
         payment_id: order_id,
-        amount: 0,
+        amount: 1_900,
     };
     events::emit(&tx, vec![paid]).await?;
     tx.commit().await?;
@@ -105,7 +110,11 @@ mod tests {
         assert_eq!(count("product.viewed"), 80);
         assert_eq!(count("stock.depleted"), 4, "of every product the last one is sold");
         assert_eq!((count("like.created"), count("like.canceled")), (20, 10));
-        let paid = |event: &Event| event.decode::<OrderPaidEventV1>().is_ok_and(|paid| paid.order_id < 0);
+        let paid = |event: &Event| {
+            event
+                .decode::<OrderPaidEventV1>()
+                .is_ok_and(|paid| paid.order_id > STRAYS_FROM)
+        };
         let stray = page.entries.iter().filter(|entry| paid(&entry.event)).count();
         assert_eq!(stray, 2);
     }

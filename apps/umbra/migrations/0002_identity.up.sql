@@ -1,9 +1,9 @@
-create table umbra_user (
+create table /*M! if not exists */ umbra_user (
     user_id varchar(36) not null primary key,
     discord_user_id varchar(36) not null unique
 );
 
-create table umbra_session (
+create table /*M! if not exists */ umbra_session (
     session_id varchar(36) not null primary key,
     user_id varchar(36) not null
 );

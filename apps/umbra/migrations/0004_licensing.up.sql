@@ -1,5 +1,5 @@
 -- guild_event_id and subscription_event_id: the newest event of each that the licence has followed.
-create table umbra_license (
+create table /*M! if not exists */ umbra_license (
     license_id varchar(36) not null primary key,
     guild_id varchar(36) not null unique,
     plan_code varchar(20) not null,
@@ -13,6 +13,6 @@ create table umbra_license (
     subscription_event_id varchar(36) not null
 );
 
-create index umbra_license_subscription on umbra_license (subscription_id);
+create index /*M! if not exists */ umbra_license_subscription on umbra_license (subscription_id);
 
-create index umbra_license_key on umbra_license (billing_key_id);
+create index /*M! if not exists */ umbra_license_key on umbra_license (billing_key_id);

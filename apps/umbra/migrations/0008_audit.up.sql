@@ -1,4 +1,4 @@
-create table umbra_audit (
+create table /*M! if not exists */ umbra_audit (
     outbox_event_id varchar(36) not null unique,
     event_type varchar(100) not null,
     aggregate_type varchar(100) not null,
@@ -7,4 +7,4 @@ create table umbra_audit (
     occurred_at_ms bigint not null
 );
 
-create index umbra_audit_aggregate on umbra_audit (aggregate_id, outbox_event_id);
+create index /*M! if not exists */ umbra_audit_aggregate on umbra_audit (aggregate_id, outbox_event_id);

@@ -8,6 +8,7 @@ use postroom::{Error, ErrorKind, Job, Outbox, Result, table};
 use postroom_host::Problem;
 
 use crate::billing::charge::Till;
+use crate::billing::handlers::CARD_DECLINED;
 use crate::door::new_id;
 use crate::plan::Plan;
 use crate::{billing, guild, identity};
@@ -37,9 +38,11 @@ async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result
     let wanted = (guild_id.as_str(), user_id.as_str(), Plan::Pro);
     let charge = billing::handlers::open(&tx, &till, wanted).await.map_err(fault)?;
     tx.commit().await?;
-    billing::handlers::charge_first(db, &till, charge)
-        .await
-        .map_err(fault)?;
+    match billing::handlers::charge_first(db, &till, charge).await {
+        // It happens: their guild stays with what is free.
+        Err(problem) if problem.code() == CARD_DECLINED => {}
+        charged => drop(charged.map_err(fault)?),
+    }
     if number % KICKS == KICKS - 1 {
         let tx = table::begin(db).await?;
         guild::handlers::kick(&tx, &guild_id).await.map_err(fault)?;
@@ -58,5 +61,47 @@ fn card(number: u64) -> &'static str {
 }
 
 fn fault(problem: Problem) -> Error {
-    Error::new(ErrorKind::Failed, format!("bring a guild: {problem:?}"))
+    Error::new(ErrorKind::Failed, format!("bring a guild: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use postroom::Position;
+    use postroom_testkit::fresh;
+
+    use super::*;
+    use crate::Umbra;
+
+    /// Two in ten cards expire, and the second one of them has: that is no failure of the job.
+    #[tokio::test]
+    async fn a_day_has_cards_that_are_declined() {
+        let (fresh, umbra) = (fresh::sqlite().await, Umbra::default());
+        let till = umbra.till();
+        umbra.module().migrate(&*fresh).await.unwrap();
+        for number in 0..10 {
+            let brought = bring_guild(fresh.store() as _, till.clone(), number).await;
+            assert_eq!(brought.map_err(|error| error.report()), Ok(1), "guild {number}");
+        }
+        let page = fresh.read(Position::START, 1000).await.unwrap();
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        for entry in page.entries.iter() {
+            *count.entry(&entry.event.event_type).or_default() += 1;
+        }
+        assert_eq!((count["BotInstalled"], count["BotKicked"]), (10, 2));
+        assert_eq!(
+            count["SubscriptionStarted"], 8,
+            "one card is declined, one answer lost: {count:?}"
+        );
+    }
+
+    #[test]
+    fn what_goes_wrong_is_said_in_words() {
+        let problem = crate::refusal::Refusal::conflict("guild_deleted", "this guild is gone").into();
+        assert_eq!(
+            fault(problem).report(),
+            "bring a guild: this guild is gone (guild_deleted)"
+        );
+    }
 }

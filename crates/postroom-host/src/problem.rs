@@ -1,5 +1,7 @@
 //! Errors over HTTP: problem+json (RFC 9457) with a stable code, and nothing of a driver's text.
 
+use std::fmt;
+
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +26,11 @@ impl Problem {
         }
     }
 
+    /// What clients branch on.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// The request breaks a rule; the same request fails again.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
@@ -41,6 +48,13 @@ impl Problem {
             "failed",
             "the request failed; the server's log says why",
         )
+    }
+}
+
+/// For people: what a log line says when nobody is there to be answered.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.detail, self.code)
     }
 }
 

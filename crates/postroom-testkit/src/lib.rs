@@ -3,8 +3,8 @@
 //! One conformance suite per port ([`mod@outbox_suite`], [`mod@destination_suite`], [`mod@broker_suite`]), run by every adapter
 //! on the real service; a [`history`] checker that counts lost, invented, doubled and disordered events; a randomized
 //! [`workload`] to feed it; broken [`twin`]s it must catch; a [`fresh`] store for each test; a private [`server`] or [`process`]
-//! to kill; a [`stage`] for modules, with a [`client`] and a [`fake_messenger`]; and [`foreign`] clients that read what we
-//! published. `postroom verify` is the same workload and the same checker.
+//! to kill; a [`stage`] for modules, with a [`client`] and a [`fake_messenger`]; guides [`walk`]ed; and [`foreign`] clients that
+//! read what we published. `postroom verify` is the same workload and the same checker.
 
 pub mod broker_suite;
 pub mod certificate;
@@ -14,6 +14,8 @@ pub mod fake_messenger;
 pub mod feed;
 pub mod foreign;
 pub mod fresh;
+pub mod gate;
+pub mod half_way;
 pub mod history;
 mod home;
 pub mod kafka_server;
@@ -31,6 +33,7 @@ pub mod stage;
 pub mod twin;
 pub mod verify;
 pub mod wait;
+pub mod walk;
 pub mod workload;
 
 pub use client::Client;

@@ -19,6 +19,18 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut()
     }
 }
 
+/// Waits until something is there, and answers it.
+pub async fn until_some<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it did not come to pass: {what}");
+        sleep(LOOK).await;
+    }
+}
+
 /// Waits until a job has run several times more, from its beginning to its end.
 pub async fn until_run(store: &dyn Inspect, job: &str) {
     let runs = async || {

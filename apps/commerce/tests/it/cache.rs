@@ -6,8 +6,9 @@ use std::time::Duration;
 use commerce::{LocalCache, ProductCache};
 use postroom_testkit::fresh;
 use postroom_testkit::stage::Running;
+use postroom_testkit::wait::until;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::shop::{Shop, call, run};
 
@@ -31,10 +32,13 @@ async fn c_04_a_sold_out_product_is_forgotten_where_it_was_cached(shop: Shop) {
         "one is left: what was read before is good enough"
     );
     assert_eq!(shop.buy(7, &[(lamp, 1)]).await.0, 201);
-    while shop.get(&path).await["stock"] != 0 {
-        assert!(begun.elapsed() < SOONER, "nobody said that the last one was sold");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let is_known = || async { shop.get(&path).await["stock"] == 0 };
+    let told = timeout_at(
+        begun + SOONER,
+        until("it is known that the last one was sold", is_known),
+    )
+    .await;
+    assert!(told.is_ok(), "nobody said that the last one was sold");
     shop.deliver_again().await;
     assert_eq!(shop.get(&path).await["stock"], 0);
 }
@@ -64,11 +68,12 @@ async fn processes_that_share_a_cache_hear_of_it_together() {
         serde_json::json!({ "amount": 100 }),
     );
     at(&second, "POST", &payment, amount).await;
-    let begun = Instant::now();
-    for running in [&first, &second] {
-        while at(running, "GET", &path, Value::Null).await["stock"] != 0 {
-            assert!(begun.elapsed() < SOONER, "one of two processes was not told");
-            sleep(Duration::from_millis(20)).await;
+    let are_told = async {
+        for running in [&first, &second] {
+            let is_told = || async { at(running, "GET", &path, Value::Null).await["stock"] == 0 };
+            until("a process is told", is_told).await;
         }
-    }
+    };
+    let told = timeout(SOONER, are_told).await;
+    assert!(told.is_ok(), "one of two processes was not told");
 }

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom_testkit::wait::PATIENCE;
+use postroom_testkit::wait::until_some;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use crate::shop::Shop;
 
@@ -36,16 +35,13 @@ pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
         routes: vec![group.to_owned()],
         ..Selection::default()
     };
-    let until = Instant::now() + PATIENCE;
-    loop {
+    until_some(&format!("{group} gives up"), || async {
         let mut letters = dead::list(shop.fresh.db(), &which, None, 10).await.unwrap();
-        if let Some(letter) = letters.pop() {
-            assert!(letters.is_empty(), "{letters:?}");
-            return letter;
-        }
-        assert!(Instant::now() < until, "{group} does not give up");
-        sleep(Duration::from_millis(30)).await;
-    }
+        let letter = letters.pop();
+        assert!(letters.is_empty(), "{letters:?}");
+        letter
+    })
+    .await
 }
 
 async fn c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once_when_it_is_mended(shop: Shop) {

@@ -17,7 +17,7 @@ fn said(event: &Event) -> (String, String, Value) {
     (event.event_type.clone(), event.key().to_string(), payload)
 }
 
-on_every_store! {
+on_every_way! {
     c_01_five_events_say_what_happened
 }
 

@@ -1,37 +1,42 @@
 //! The guide's walk, run as it stands.
 
-use std::path::Path;
-use std::process::Command;
-
-use postroom_testkit::fresh;
+use postroom_testkit::{fresh, walk};
 
 use crate::shop::Shop;
 
-/// The text of the guide's block with this title.
-fn block(title: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/commerce.md");
-    let guide = std::fs::read_to_string(path).unwrap();
-    let ending = format!(" title={title}");
-    let mut lines = guide
-        .lines()
-        .skip_while(|line| !(line.starts_with("```") && line.ends_with(&ending)));
-    assert!(lines.next().is_some(), "the guide has no block {title}");
-    lines
-        .take_while(|line| *line != "```")
-        .map(|line| format!("{line}\n"))
-        .collect()
-}
+const GUIDE: &str = "docs/guide/commerce.md";
+/// What is other in what the walk says when somebody walks for the second time.
+const SECOND: [(&str, &str); 5] = [
+    ("\"productId\":1", "\"productId\":2"),
+    ("of product 1", "of product 2"),
+    ("\"orderId\":2", "\"orderId\":4"),
+    ("\"orderId\":1", "\"orderId\":3"),
+    ("\"paymentId\":1", "\"paymentId\":2"),
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_says_what_the_guide_says() {
     let shop = Shop::open(fresh::sqlite().await, None).await;
-    let mut walk = Command::new("timeout");
-    walk.args(["60", "bash", "-euo", "pipefail", "-c", &block("walk")])
-        .env("SHOP", &shop.client.0);
-    let said = tokio::task::spawn_blocking(move || walk.output())
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), block("walk-says"));
+    let walk = async || walk::run(&walk::blocks(GUIDE, "walk"), ("SHOP", &shop.client.0)).await;
+    let says = walk::blocks(GUIDE, "walk-says");
+    assert_eq!(walk().await.done(), says);
+    let says = SECOND
+        .iter()
+        .fold(says, |says, (first, second)| says.replace(first, second));
+    assert_eq!(walk().await.done(), says);
+}
+
+/// Nobody counts: the walk does not wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_walk_ends_when_nothing_comes() {
+    let shop = Shop::open(fresh::sqlite().await, None).await;
+    shop.pause("commerce-views").await;
+    let at_once = format!("sleep() {{ :; }}\n{}", walk::blocks(GUIDE, "walk"));
+    let walked = walk::run(&at_once, ("SHOP", &shop.client.0)).await;
+    assert!(!walked.is_done, "{}", walked.said);
+    assert!(
+        walked.complained.contains("lamp 1 is not counted"),
+        "{}",
+        walked.complained
+    );
 }

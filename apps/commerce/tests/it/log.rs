@@ -3,16 +3,15 @@
 use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Once;
-use std::time::Duration;
 
 use postroom_testkit::fresh;
-use postroom_testkit::wait::PATIENCE;
+use postroom_testkit::own_topics::OwnTopics;
+use postroom_testkit::wait::until_some;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 use tracing_subscriber::EnvFilter;
 
 use crate::dead::{foreign, letter};
-use crate::shop::Shop;
+use crate::shop::{Shop, TOPICS};
 
 thread_local! {
     /// The log of this thread: each test has its own.
@@ -52,25 +51,32 @@ impl Lines {
 
     /// Waits for a line with these words; answers the level of the first, and its fields.
     async fn find(words: &str) -> (String, Value) {
-        let begun = Instant::now();
-        loop {
+        let found = until_some(&format!("something says {words:?}"), || async {
             let text = Lines::text();
-            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let found = lines.into_iter().find(|line| line["fields"]["message"] == words);
-            if let Some(found) = found {
-                return (found["level"].as_str().unwrap().to_owned(), found["fields"].clone());
-            }
-            assert!(begun.elapsed() < PATIENCE, "nothing says {words:?}: {text}");
-            sleep(Duration::from_millis(20)).await;
-        }
+            let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines.find(|line| line["fields"]["message"] == words)
+        })
+        .await;
+        (found["level"].as_str().unwrap().to_owned(), found["fields"].clone())
     }
 }
 
-/// On one thread, so that the lines of this test are its own.
+// On one thread each, so that the lines of a test are its own.
+
 #[tokio::test]
-async fn c_08_each_event_of_note_has_its_line_at_its_level() {
+async fn c_08_each_event_of_note_has_its_line_at_its_level_sqlite() {
+    each_event_of_note_has_its_line_at_its_level(Shop::here(fresh::sqlite().await, None).await).await;
+}
+
+#[tokio::test]
+async fn c_08_each_event_of_note_has_its_line_at_its_level_postgres_through_kafka() {
+    let topics = OwnTopics::create(&TOPICS).await;
+    let shop = Shop::here(fresh::postgres().await, Some(topics)).await;
+    each_event_of_note_has_its_line_at_its_level(shop).await;
+}
+
+async fn each_event_of_note_has_its_line_at_its_level(shop: Shop) {
     Lines::keep();
-    let shop = Shop::here(fresh::sqlite().await).await;
     let lamp = shop.product(100, 1).await;
     foreign(
         &shop,

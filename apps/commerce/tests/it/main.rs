@@ -41,10 +41,12 @@ macro_rules! on_every_way {
 
 mod cache;
 mod counting;
+mod crash;
 mod dead;
 mod event;
 mod guide;
 mod log;
+mod migrate;
 mod new_event;
 mod refusal;
 mod run;

@@ -1,14 +1,11 @@
 //! A new event and a new subscriber, added where the shop's module is put together and nowhere else.
 
-use std::time::Duration;
-
 use postroom::{DomainEvent, Event, Result, Subscriber, emit, table};
-use postroom_testkit::wait::PATIENCE;
+use postroom_testkit::wait::until;
 use schemars::JsonSchema;
 use sea_orm::sea_query::Query;
 use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
 
 use crate::shop::Shop;
 
@@ -58,16 +55,13 @@ async fn a_new_event_reaches_its_new_subscriber(shop: Shop) {
     tx.commit().await.unwrap();
     let mut select = Query::select();
     select.column("product_id").from("replenished");
-    let until = Instant::now() + PATIENCE;
-    loop {
+    until("the new subscriber has noted it", || async {
         let rows = db.query_all(&select).await.unwrap();
-        if let [row] = rows.as_slice() {
-            assert_eq!(row.try_get::<i64>("", "product_id").unwrap(), lamp);
-            break;
-        }
-        assert!(Instant::now() < until && rows.is_empty(), "{} came", rows.len());
-        sleep(Duration::from_millis(30)).await;
-    }
+        let noted: Vec<i64> = rows.iter().map(|row| row.try_get("", "product_id").unwrap()).collect();
+        assert!(noted.len() <= 1, "{noted:?}");
+        noted == [lamp]
+    })
+    .await;
     shop.view(lamp, 7).await;
     shop.until_counted(lamp, [0, 0, 1]).await;
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::shop::Shop;
 
-on_every_store! {
+on_every_way! {
     a_product_like_or_view_that_breaks_a_rule_is_refused
     an_order_that_breaks_a_rule_is_refused
     a_payment_that_is_refused_takes_nothing

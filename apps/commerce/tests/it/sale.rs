@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use crate::shop::{Shop, call};
 
-on_every_store! {
+on_every_way! {
     sixteen_buyers_at_once_are_sold_what_there_is_and_no_more
     an_order_is_paid_once_by_many_at_once
 }

@@ -1,20 +1,17 @@
 //! A shop that is open: on one of the stores, straight from the outbox or through Kafka.
 
 use std::any::Any;
-use std::time::Duration;
+use std::sync::Arc;
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{Position, inspect};
+use postroom::{Broker, Position, inspect};
 use postroom_host::Module;
 use postroom_testkit::own_topics::OwnTopics;
 use postroom_testkit::stage::{Running, Scenery, Stage};
-use postroom_testkit::wait::{PATIENCE, until};
+use postroom_testkit::wait::until;
 use postroom_testkit::{Client, Fresh};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(30);
 /// Who listens in the shop.
 pub(crate) const GROUPS: [&str; 4] = ["commerce-likes", "commerce-sales", "commerce-views", "commerce-stock"];
 /// Where the shop's events belong.
@@ -37,6 +34,20 @@ impl Shop {
 
     async fn with(fresh: Fresh, topics: Option<OwnTopics>, module: Module) -> Self {
         let running = run(&fresh, topics.as_ref(), module).await;
+        Self::in_process(fresh, topics, running)
+    }
+
+    /// A shop whose way to these topics leads through a broker that may not do as it should.
+    pub(crate) async fn through(fresh: Fresh, topics: OwnTopics, broker: Arc<dyn Broker>) -> Self {
+        let scenery = Scenery {
+            broker: Some(broker),
+            ..Scenery::default()
+        };
+        let running = Running::open(&fresh, vec![commerce::module()], scenery).await;
+        Self::in_process(fresh, Some(topics), running)
+    }
+
+    fn in_process(fresh: Fresh, topics: Option<OwnTopics>, running: Running) -> Self {
         Self {
             fresh,
             topics,
@@ -46,11 +57,12 @@ impl Shop {
     }
 
     /// A shop on the test's own thread.
-    pub(crate) async fn here(fresh: Fresh) -> Self {
-        let stage = Stage::open(fresh.store(), vec![commerce::module()], None).await;
+    pub(crate) async fn here(fresh: Fresh, topics: Option<OwnTopics>) -> Self {
+        let broker = topics.as_ref().map(OwnTopics::broker);
+        let stage = Stage::open(fresh.store(), vec![commerce::module()], broker).await;
         Self {
             fresh,
-            topics: None,
+            topics,
             client: Client(stage.url.clone()),
             stage: Box::new(stage),
         }
@@ -125,18 +137,10 @@ impl Shop {
 
     /// Waits until likes, sales and views are these.
     pub(crate) async fn until_counted(&self, product_id: i64, expected: [i64; 3]) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let metrics = self.metrics(product_id).await;
-            if metrics == expected {
-                return;
-            }
-            assert!(
-                Instant::now() < until,
-                "product {product_id} has {metrics:?}, not {expected:?}"
-            );
-            sleep(LOOK).await;
-        }
+        until(&format!("product {product_id} has {expected:?}"), || async {
+            self.metrics(product_id).await == expected
+        })
+        .await;
     }
 
     /// The types of all events so far, in order.
@@ -171,21 +175,18 @@ impl Shop {
 
     /// Waits until nothing is on its way to a group straight from the outbox, and nothing is parked.
     async fn until_quiet(&self) {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        until("the shop comes to rest", || async {
             self.fresh.catch_up().await;
             let status = inspect::status(&*self.fresh).await.unwrap();
             let is_quiet = |route: &inspect::RouteStatus| route.backlog + route.retrying + route.waiting == 0;
-            if status.routes.iter().all(is_quiet) {
-                return;
-            }
-            assert!(
-                Instant::now() < until,
-                "the shop does not come to rest: {:?}",
-                status.routes
-            );
-            sleep(LOOK).await;
-        }
+            status.routes.iter().all(is_quiet)
+        })
+        .await;
+    }
+
+    /// Lets nothing more come to a group.
+    pub(crate) async fn pause(&self, group: &str) {
+        inspect::set_paused(&*self.fresh, group, true, "test").await.unwrap();
     }
 
     async fn replays_running(&self) -> i64 {

@@ -3,22 +3,21 @@
 #![expect(clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
 
 use futures::future::join_all;
-use postroom_testkit::Fresh;
 
 use crate::books;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_way};
 
 const WRITERS: usize = 16;
 const EACH: usize = 4;
 
-on_every_store! {
+on_every_way! {
     many_writers_on_one_account_leave_one_event_each
     transfers_that_cross_do_not_deadlock
 }
 
 /// Each attempt that was overtaken is gone with its event: as many events as transactions, numbered without a gap.
-async fn many_writers_on_one_account_leave_one_event_each(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn many_writers_on_one_account_leave_one_event_each(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let ada = &ledger.open("ada", "KRW").await;
     let writer = async |_| {
@@ -33,8 +32,8 @@ async fn many_writers_on_one_account_leave_one_event_each(fresh: Fresh) {
     world.close().await;
 }
 
-async fn transfers_that_cross_do_not_deadlock(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn transfers_that_cross_do_not_deadlock(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let accounts = [&ledger.open("ada", "KRW").await, &ledger.open("bob", "KRW").await];
     for account in accounts {

@@ -7,21 +7,20 @@
 )]
 
 use futures::future::join_all;
-use postroom_testkit::Fresh;
 use serde_json::json;
 
 use crate::books;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_way};
 
-on_every_store! {
+on_every_way! {
     a_write_without_a_key_is_refused
     the_same_request_again_has_the_same_answer
     a_key_belongs_to_one_request
     of_many_at_once_one_has_the_effect
 }
 
-async fn a_write_without_a_key_is_refused(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn a_write_without_a_key_is_refused(place: Place) {
+    let world = World::on(place).await;
     let ada = world.client.open("ada", "KRW").await;
     let amount = json!({ "amount": 1, "currency": "KRW" }).to_string();
     for path in [
@@ -44,8 +43,8 @@ async fn a_write_without_a_key_is_refused(fresh: Fresh) {
     world.close().await;
 }
 
-async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn the_same_request_again_has_the_same_answer(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let path = format!("/ledger/accounts/{ada}/deposits");
@@ -76,7 +75,7 @@ async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
     let opened = ledger.post_as("k-3", "/ledger/accounts", &account).await;
     assert_eq!(ledger.post_as("k-3", "/ledger/accounts", &account).await, opened);
 
-    let world = world.killed(None).await;
+    let world = World::on(world.killed()).await;
     let after = world
         .client
         .post_as("k-1", &path, &json!({ "amount": 5, "currency": "KRW" }))
@@ -90,8 +89,8 @@ async fn the_same_request_again_has_the_same_answer(fresh: Fresh) {
     world.close().await;
 }
 
-async fn a_key_belongs_to_one_request(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn a_key_belongs_to_one_request(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let deposits = |account: &str| format!("/ledger/accounts/{account}/deposits");
@@ -117,8 +116,8 @@ async fn a_key_belongs_to_one_request(fresh: Fresh) {
     world.close().await;
 }
 
-async fn of_many_at_once_one_has_the_effect(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn of_many_at_once_one_has_the_effect(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let ada = ledger.open("ada", "KRW").await;
     let path = format!("/ledger/accounts/{ada}/deposits");

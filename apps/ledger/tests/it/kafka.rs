@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use ledger::Movement;
 use postroom::{Broker, Mark, Start};
-use postroom_testkit::Fresh;
 use uuid::Uuid;
 
 use crate::books;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
     events_reach_their_topic_in_order_for_each_account
@@ -62,8 +61,8 @@ pub(crate) fn at(movement: &Movement) -> (String, i64) {
     (movement.account_id.clone(), movement.sequence_number)
 }
 
-async fn events_reach_their_topic_in_order_for_each_account(fresh: Fresh) {
-    let world = World::through_kafka(fresh).await;
+async fn events_reach_their_topic_in_order_for_each_account(place: Place) {
+    let world = World::on(Place::through_kafka(place.fresh).await).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     ledger.deposit(&ada, 1_000).await.created();

@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::books;
 use crate::client::Client;
-use crate::world::TOPICS;
+use crate::world::{Place, TOPICS};
 
 const CLIENTS: usize = 32;
 const ACCOUNTS: usize = 12;
@@ -131,9 +131,9 @@ impl Mover {
     }
 }
 
-async fn open(fresh: &Fresh, broker: &Arc<dyn Broker>) -> Running {
+async fn open(fresh: &Fresh, broker: Option<&Arc<dyn Broker>>) -> Running {
     let scenery = Scenery {
-        broker: Some(Arc::clone(broker)),
+        broker: broker.cloned(),
         ..Scenery::default()
     };
     Running::open(fresh, vec![ledger::module()], scenery).await
@@ -146,7 +146,7 @@ async fn kafka_at(url: &str) -> Arc<dyn Broker> {
 /// Kills the stage and the victims in turn; answers how often.
 async fn faults(
     fresh: &Fresh,
-    broker: &Arc<dyn Broker>,
+    broker: Option<&Arc<dyn Broker>>,
     (mut stage, address): (Running, watch::Sender<Client>),
     victims: &mut [Box<dyn Victim>],
 ) -> (Running, usize) {
@@ -167,8 +167,8 @@ async fn faults(
     (stage, turn)
 }
 
-async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dyn Victim>>) {
-    let stage = open(&fresh, &broker).await;
+async fn survives(Place { fresh, broker }: Place, mut victims: Vec<Box<dyn Victim>>) {
+    let stage = open(&fresh, broker.as_ref()).await;
     let client = Client(stage.client.clone());
     let (address, reader) = watch::channel(client.clone());
     let (mut accounts, mut answers) = (Vec::new(), Vec::new());
@@ -188,7 +188,7 @@ async fn survives(fresh: Fresh, broker: Arc<dyn Broker>, mut victims: Vec<Box<dy
         };
         movers.spawn(mover.run(stop.clone()));
     }
-    let (stage, killed) = Box::pin(faults(&fresh, &broker, (stage, address), &mut victims)).await;
+    let (stage, killed) = Box::pin(faults(&fresh, broker.as_ref(), (stage, address), &mut victims)).await;
     stop.cancel();
     let mut refused = 0;
     while let Some(ended) = movers.join_next().await {
@@ -236,22 +236,29 @@ async fn compare(fresh: &Fresh, answers: &[Value]) {
     assert_eq!(balances, sums, "balances, and what clients were told");
 }
 
+/// As it runs when nobody installs anything else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_money_is_lost_on_sqlite() {
+    survives(fresh::sqlite().await.into(), vec![]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_money_is_lost_on_sqlite_with_a_broker() {
     let broker = MemoryBroker::default();
-    survives(fresh::sqlite().await, broker.broker(), vec![Box::new(broker)]).await;
+    let place = Place::through(fresh::sqlite().await, broker.broker());
+    survives(place, vec![Box::new(broker)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_money_is_lost_on_postgres_and_kafka() {
     let (database, kafka) = (server::postgres(&[]).await, kafka_server::kafka().await);
     let (fresh, broker) = (fresh::postgres_on(&database.url()).await, kafka_at(&kafka.url()).await);
-    survives(fresh, broker, vec![Box::new(kafka), Box::new(database)]).await;
+    survives(Place::through(fresh, broker), vec![Box::new(kafka), Box::new(database)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_money_is_lost_on_mariadb_and_kafka() {
     let (database, kafka) = (server::mariadb(&[]).await, kafka_server::kafka().await);
     let (fresh, broker) = (fresh::mysql_on(&database.url()).await, kafka_at(&kafka.url()).await);
-    survives(fresh, broker, vec![Box::new(kafka), Box::new(database)]).await;
+    survives(Place::through(fresh, broker), vec![Box::new(kafka), Box::new(database)]).await;
 }

@@ -6,14 +6,13 @@
     reason = "a test harness: what is missing has failed"
 )]
 
-use postroom_testkit::Fresh;
 use postroom_testkit::wait::until;
 use serde_json::{Value, json};
 
 use crate::books;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_way};
 
-on_every_store! {
+on_every_way! {
     money_moves_and_the_books_balance
     every_bad_request_has_its_code
     a_refused_request_changes_nothing
@@ -23,8 +22,8 @@ fn id(transaction: &Value) -> &str {
     transaction["transaction_id"].as_str().unwrap()
 }
 
-async fn money_moves_and_the_books_balance(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn money_moves_and_the_books_balance(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let (ada, bob) = (ledger.open("ada", "KRW").await, ledger.open("bob", "KRW").await);
     let deposit = ledger.deposit(&ada, 1_000).await.created();
@@ -99,8 +98,8 @@ async fn money_moves_and_the_books_balance(fresh: Fresh) {
 type Bad = (String, Value, u16, &'static str);
 
 /// Everything that can be wrong with a request, and the code that says so.
-async fn every_bad_request_has_its_code(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn every_bad_request_has_its_code(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let [ada, bob, eve] = [
         &ledger.open("ada", "KRW").await,
@@ -209,8 +208,8 @@ fn bad_reversals(reversed: &str, reversal: &str) -> Vec<Bad> {
 }
 
 /// A transfer whose second account refuses has not touched the first.
-async fn a_refused_request_changes_nothing(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn a_refused_request_changes_nothing(place: Place) {
+    let world = World::on(place).await;
     let ledger = &world.client;
     let (ada, bob, usd) = (
         ledger.open("ada", "KRW").await,

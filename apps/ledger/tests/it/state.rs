@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use postroom::dead::{self, Selection};
 use postroom::{Delays, inspect};
+use postroom_testkit::fresh;
 use postroom_testkit::wait::until;
-use postroom_testkit::{Fresh, fresh};
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use crate::books;
 use crate::client::Client;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_way};
 
-on_every_store! {
+on_every_way! {
     an_event_is_pending_then_processed
     an_event_fails_after_five_attempts_and_can_be_retried
 }
@@ -36,8 +36,8 @@ async fn states(client: &Client, query: &str) -> Vec<(String, i64)> {
     events.as_array().unwrap().iter().map(one).collect()
 }
 
-async fn an_event_is_pending_then_processed(fresh: Fresh) {
-    let world = World::on(fresh).await;
+async fn an_event_is_pending_then_processed(place: Place) {
+    let world = World::on(place).await;
     let ada = world.client.open("ada", "KRW").await;
     world.client.deposit(&ada, 1).await.created();
     books::settle(&world.fresh).await;
@@ -50,17 +50,23 @@ async fn an_event_is_pending_then_processed(fresh: Fresh) {
     );
     assert!(event["processed_at"].as_str() > event["created_at"].as_str(), "{event}");
 
-    inspect::set_paused(&*world.fresh, "ledger-audit", true, "test")
-        .await
-        .unwrap();
+    // With a broker between, an event waits for whoever publishes it.
+    let route = match world.broker {
+        Some(_) => "to-broker-ledger-events",
+        None => "ledger-audit",
+    };
+    let pause = async |is_paused| {
+        inspect::set_paused(&*world.fresh, route, is_paused, "test")
+            .await
+            .unwrap();
+    };
+    pause(true).await;
     world.client.deposit(&ada, 2).await.created();
     let pending = || async { states(&world.client, "?state=PENDING").await == [("PENDING".to_owned(), 0)] };
     until("it waits for one of them", pending).await;
     assert_eq!(states(&world.client, "?state=FAILED").await, []);
     assert_eq!(states(&world.client, "").await.len(), 2);
-    inspect::set_paused(&*world.fresh, "ledger-audit", false, "test")
-        .await
-        .unwrap();
+    pause(false).await;
     books::settle(&world.fresh).await;
     until("both are processed", || async {
         states(&world.client, "?state=PROCESSED").await.len() == 2
@@ -70,13 +76,13 @@ async fn an_event_is_pending_then_processed(fresh: Fresh) {
     world.close().await;
 }
 
-async fn an_event_fails_after_five_attempts_and_can_be_retried(fresh: Fresh) {
+async fn an_event_fails_after_five_attempts_and_can_be_retried(place: Place) {
     let mut module = ledger::module();
     for subscriber in &mut module.subscribers {
         assert_eq!(subscriber.retry.attempts_max, Some(5));
         subscriber.retry.delays = Delays::Fixed(Duration::from_millis(100));
     }
-    let world = World::with(fresh, None, module).await;
+    let world = World::with(place, module).await;
     let rename = async |from: &str, to: &str| {
         let sql = format!("alter table {from} rename to {to}");
         world.fresh.db().execute_unprepared(&sql).await.unwrap();

@@ -13,6 +13,31 @@ use crate::client::Client;
 /// Where the ledger's events belong on a broker.
 pub(crate) const TOPICS: [&str; 1] = ["ledger-events"];
 
+/// Where a ledger works: a fresh store, its subscribers fed by a broker or straight from the outbox.
+pub(crate) struct Place {
+    pub(crate) fresh: Fresh,
+    pub(crate) broker: Option<Arc<dyn Broker>>,
+}
+
+impl From<Fresh> for Place {
+    fn from(fresh: Fresh) -> Self {
+        Self { fresh, broker: None }
+    }
+}
+
+impl Place {
+    pub(crate) fn through(fresh: Fresh, broker: Arc<dyn Broker>) -> Self {
+        Self {
+            fresh,
+            broker: Some(broker),
+        }
+    }
+
+    pub(crate) async fn through_kafka(fresh: Fresh) -> Self {
+        Self::through(fresh, shared_kafka().await)
+    }
+}
+
 /// A ledger at work.
 pub(crate) struct World {
     pub(crate) fresh: Fresh,
@@ -22,18 +47,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The ledger on this store, its subscribers fed straight from the outbox.
-    pub(crate) async fn on(fresh: Fresh) -> Self {
-        Self::with(fresh, None, ledger::module()).await
+    pub(crate) async fn on(place: impl Into<Place>) -> Self {
+        Self::with(place, ledger::module()).await
     }
 
-    /// The same through Kafka.
-    pub(crate) async fn through_kafka(fresh: Fresh) -> Self {
-        let broker = shared_kafka().await;
-        Self::with(fresh, Some(broker), ledger::module()).await
-    }
-
-    pub(crate) async fn with(fresh: Fresh, broker: Option<Arc<dyn Broker>>, module: Module) -> Self {
+    pub(crate) async fn with(place: impl Into<Place>, module: Module) -> Self {
+        let Place { fresh, broker } = place.into();
         let scenery = Scenery {
             broker,
             ..Scenery::default()
@@ -52,10 +71,10 @@ impl World {
         }
     }
 
-    /// Ends the stage in the middle of whatever it does, and sets up another one as a new process would.
-    pub(crate) async fn killed(self, broker: Option<Arc<dyn Broker>>) -> Self {
-        drop(self.stage);
-        Self::with(self.fresh, broker, ledger::module()).await
+    /// Ends the stage in the middle of whatever it does: as a process that is killed leaves its place.
+    pub(crate) fn killed(self) -> Place {
+        let Self { fresh, broker, .. } = self;
+        Place { fresh, broker }
     }
 
     /// Lets what has begun end.
@@ -70,21 +89,36 @@ pub(crate) async fn shared_kafka() -> Arc<dyn Broker> {
     OwnTopics::create(&TOPICS).await.broker()
 }
 
-/// One test for each database.
+/// One test for each database, straight from the outbox.
 macro_rules! on_every_store {
     ($($test:ident)*) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() { super::$test(postroom_testkit::fresh::sqlite().await).await; })*
+            async fn $test() { super::$test(postroom_testkit::fresh::sqlite().await.into()).await; })*
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() { super::$test(postroom_testkit::fresh::postgres().await).await; })*
+            async fn $test() { super::$test(postroom_testkit::fresh::postgres().await.into()).await; })*
         }
         mod mariadb {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() { super::$test(postroom_testkit::fresh::mysql().await).await; })*
+            async fn $test() { super::$test(postroom_testkit::fresh::mysql().await.into()).await; })*
         }
     };
 }
 pub(crate) use on_every_store;
+
+/// The same, and on MariaDB through Kafka, where the ledger is at home.
+macro_rules! on_every_way {
+    ($($test:ident)*) => {
+        crate::world::on_every_store! { $($test)* }
+        mod mariadb_through_kafka {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let fresh = postroom_testkit::fresh::mysql().await;
+                super::$test(crate::world::Place::through_kafka(fresh).await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_every_way;

@@ -78,6 +78,9 @@ pub(crate) async fn open(
     Ok((due, charge.ok_or_else(no_key)?))
 }
 
+/// What a customer is told whose card did not pay.
+pub(crate) const CARD_DECLINED: &str = "card_declined";
+
 fn no_key() -> Refusal {
     Refusal::conflict("no_billing_key", "this user has no billing key; issue one first")
 }
@@ -96,7 +99,7 @@ pub(crate) async fn charge_first(
     commit(tx).await?;
     if let Answer::Declined { code } = answer {
         let says = format!("the card was declined: {code}");
-        return Err(Refusal::new(Kind::Unpaid, "card_declined", says).into());
+        return Err(Refusal::new(Kind::Unpaid, CARD_DECLINED, says).into());
     }
     Ok(subscription.ok_or_else(unknown)?)
 }

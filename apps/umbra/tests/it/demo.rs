@@ -1,30 +1,22 @@
 //! The demo: guilds come by themselves.
 
-use std::time::Duration;
-
 use postroom::inspect;
 use postroom_testkit::fresh;
 use postroom_testkit::stage::Stage;
-use tokio::time::{Instant, sleep};
-
-use crate::site::PATIENCE;
+use postroom_testkit::wait::until;
 
 #[tokio::test]
 async fn guilds_come_by_themselves() {
     let fresh = fresh::sqlite().await;
     let stage = Stage::open(fresh.store(), vec![umbra::demo()], None).await;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    until("somebody came", || async {
         let status = inspect::status(&*fresh).await.unwrap();
         let job = status.jobs.iter().find(|job| job.name == "umbra-traffic");
         assert_eq!(job.and_then(|job| job.last_error.as_deref()), None);
         let audit = status.routes.iter().find(|route| route.route == "umbra-audit");
         // A user, a guild, a card, a subscription, and two licences.
-        if audit.is_some_and(|audit| audit.delivered >= 6) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "nobody came: {status:#?}");
-        sleep(Duration::from_millis(100)).await;
-    }
+        audit.is_some_and(|audit| audit.delivered >= 6)
+    })
+    .await;
     stage.close().await;
 }

@@ -1,50 +1,42 @@
 //! The guide's walk, run as it stands.
 
-use std::fs;
-use std::path::Path;
-use std::process::Stdio;
+use postroom_testkit::{fresh, walk};
+use serde_json::{Value, json};
 
-use postroom_testkit::fresh;
-use serde_json::Value;
-use tokio::process::Command;
-use tokio::time::timeout;
+use crate::site::Site;
 
-use crate::site::{PATIENCE, Site};
+const GUIDE: &str = "docs/guide/umbra.md";
 
-const GUIDE: &str = "../../docs/guide/umbra.md";
-
-/// The text of the guide's walk.
-fn walk() -> String {
-    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(GUIDE)).unwrap();
-    let (_, block) = guide.split_once("```sh title=walk\n").unwrap();
-    block.split_once("```").unwrap().0.to_owned()
-}
-
+/// Again on the store that it left behind, it goes the same way.
 #[tokio::test]
 async fn the_guides_walk_goes_as_it_says() {
     let site = Site::open(fresh::sqlite().await).await;
-    let shell = Command::new("sh")
-        .args(["-e", "-c", &walk()])
-        .env("UMBRA", format!("{}/umbra", site.stage.url))
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(2 * PATIENCE, shell).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        said.contains("unknown_plan") && said.contains("already_subscribed"),
-        "{said}"
-    );
-    assert_eq!(said.matches("BotKicked").count(), 1, "{said}");
-    let alerts: Vec<Value> = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    assert!(
-        alerts.len() == umbra::alert::RULES.len() + 1 && alerts.iter().all(|rule| rule["is_firing"] == false),
-        "{said}"
-    );
+    let url = format!("{}/umbra", site.stage.url);
+    for _ in 0..2 {
+        let said = walk::run(&walk::blocks(GUIDE, "walk"), ("UMBRA", &url)).await.done();
+        assert!(said.contains("\nunknown_plan\nalready_subscribed\n"), "{said}");
+        let mut last = said
+            .lines()
+            .rev()
+            .map(|line| serde_json::from_str::<Vec<Value>>(line).unwrap());
+        let (alerts, audit) = (last.next().unwrap(), last.next().unwrap());
+        assert_eq!(audit, [json!("BotInstalled"), json!("BotKicked")]);
+        assert!(
+            alerts.len() == umbra::alert::RULES.len() + 1 && alerts.iter().all(|rule| rule["is_firing"] == false),
+            "{said}"
+        );
+    }
+    site.stage.close().await;
+}
+
+#[tokio::test]
+async fn the_guides_walk_ends_where_something_fails() {
+    let site = Site::open(fresh::sqlite().await).await;
+    let (walk, begin) = (walk::blocks(GUIDE, "walk"), "{\\\"discord_user_id\\\"");
+    assert!(walk.contains(begin));
+    let walk = walk.replace(begin, "{\\\"discord\\\"");
+    let walked = walk::run(&walk, ("UMBRA", &format!("{}/umbra", site.stage.url))).await;
+    assert_eq!((walked.is_done, walked.said.as_str()), (false, ""));
+    assert!(walked.complained.contains("discord_user_id"), "{}", walked.complained);
     site.stage.close().await;
 }

@@ -1,12 +1,17 @@
 //! The tables, up and down, with rows in them.
 
 use postroom::migration;
-use postroom_testkit::Fresh;
+use postroom_testkit::{Fresh, fresh, half_way};
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Asterisk, Query};
 
 on_each_database! {
     migrated: tables_go_up_and_down_sqlite, tables_go_up_and_down_postgres, tables_go_up_and_down_mariadb;
+}
+
+#[tokio::test]
+async fn a_migration_that_broke_off_is_run_again_mariadb() {
+    half_way::goes_on(&fresh::mysql().await, "umbra", &umbra::module().tables).await;
 }
 
 /// A smaller plan that was announced before it was known from when on counts from the end of the period.

@@ -1,28 +1,22 @@
 //! Umbra on a stage of its own, a client for it, and ways to wait.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
-use postroom::{Broker, Delays, Event, Retry, clock, inspect};
-use postroom_testkit::Fresh;
+use postroom::{Broker, Delays, Event, Retry, inspect};
 use postroom_testkit::stage::Stage;
+use postroom_testkit::wait::{until, until_some};
+use postroom_testkit::{Client, Fresh};
 use sea_orm::sea_query::{Asterisk, Expr, Order, Query};
-use sea_orm::{ConnectionTrait, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
 use umbra::Umbra;
 use umbra::billing::card::Charge;
 use umbra::billing::{FakeCards, Pace};
 use umbra::notification::FakeDm;
-
-/// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(30);
 
 /// Every table of the module, and what it is sorted by.
 pub(crate) const TABLES: [(&str, &str); 13] = [
@@ -117,29 +111,17 @@ impl Site {
         }
     }
 
-    /// A request, and what was answered.
+    /// A request, and what was answered; what is refused is a problem.
     pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let address = self.stage.url.trim_start_matches("http://");
         let body = match body {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        let request = format!(
-            "{method} /umbra{path} HTTP/1.1\r\nhost: umbra\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let talk = async {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            answer
-        };
-        let answer = timeout(PATIENCE, talk).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (code, serde_json::from_str(body).unwrap_or(Value::Null))
+        let client = Client(self.stage.url.clone());
+        let answer = client.must(method, &format!("/umbra{path}"), &[], &body).await;
+        let is_problem = answer.kind == "application/problem+json";
+        assert_eq!(is_problem, answer.status >= 400, "{method} {path}: {answer:?}");
+        (answer.status, answer.body)
     }
 
     /// A request that must succeed.
@@ -180,44 +162,32 @@ impl Site {
 
     /// Waits until what is at `path` is as wanted; answers it.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        until_some(&format!("{path} is as wanted"), || async {
             let (_, answer) = self.request("GET", path, &Value::Null).await;
-            if is_so(&answer) {
-                return answer;
-            }
-            if Instant::now() > deadline {
-                let why = inspect::why(&*self.fresh).await;
-                panic!("{path} stayed {answer:#}\n{why:#?}");
-            }
-            sleep(LOOK).await;
-        }
+            is_so(&answer).then_some(answer)
+        })
+        .await
     }
 
     /// Waits until every event has been handled by everybody.
     pub(crate) async fn quiet(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut quiet_at = None;
-        loop {
-            let before = self.count_outbox().await;
-            let status = inspect::status(&*self.fresh).await.unwrap();
-            let is_quiet = status.routes.len() == GROUPS.len()
-                && status
-                    .routes
-                    .iter()
-                    .all(|route| route.backlog + route.retrying + route.waiting == 0);
+        let quiet_at = Cell::new(None);
+        until("every event was handled by everybody", || async {
+            let before = self.events().await.len();
             // Twice with nothing new in between: what was handled in the meantime has emitted nothing.
-            if is_quiet && quiet_at == Some(before) {
-                return;
-            }
-            quiet_at = is_quiet.then_some(before);
-            assert!(Instant::now() < deadline, "never quiet: {status:#?}");
-            sleep(LOOK).await;
-        }
+            let is_quiet = self.is_quiet().await;
+            let was_quiet_at = quiet_at.replace(is_quiet.then_some(before));
+            is_quiet && was_quiet_at == Some(before)
+        })
+        .await;
     }
 
-    async fn count_outbox(&self) -> usize {
-        self.events().await.len()
+    /// Whether nothing is on its way to any group.
+    async fn is_quiet(&self) -> bool {
+        let status = inspect::status(&*self.fresh).await.unwrap();
+        let mut routes = status.routes.iter();
+        let are_quiet = routes.all(|route| route.backlog + route.retrying + route.waiting == 0);
+        status.routes.len() == GROUPS.len() && are_quiet
     }
 
     /// The types of all events in the outbox, in order.
@@ -270,15 +240,11 @@ impl Site {
 
     /// Waits until so many attempts have come so far.
     pub(crate) async fn until_attempts(&self, status: &str, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        until(&format!("{count} attempts are {status}"), || async {
             let attempts = self.attempts().await;
-            if attempts.iter().filter(|one| one.status == status).count() == count {
-                return;
-            }
-            assert!(Instant::now() < deadline, "not {count} are {status}: {attempts:#?}");
-            sleep(LOOK).await;
-        }
+            attempts.iter().filter(|one| one.status == status).count() == count
+        })
+        .await;
     }
 
     /// What the card API has taken and given back is what the tables and the events say.
@@ -314,12 +280,20 @@ impl Site {
         assert_eq!(paid, kept.len(), "each payment is told once");
     }
 
-    /// When the next scheduled event is due, on SQLite.
-    pub(crate) async fn due_at(&self) -> time::OffsetDateTime {
+    /// How long it is until the scheduled event is due, in whole seconds.
+    pub(crate) async fn due_in(&self) -> Duration {
+        let seconds = match self.fresh.db().get_database_backend() {
+            DbBackend::Postgres => "floor(extract(epoch from due_at - clock_timestamp()))::bigint",
+            DbBackend::MySql => "timestampdiff(second, utc_timestamp(6), due_at)",
+            _ => "cast((julianday(due_at) - julianday('now')) * 86400 as integer)",
+        };
         let mut select = Query::select();
-        select.column("due_at").from(named(self.fresh.db(), Table::Scheduled));
+        select
+            .expr_as(Expr::cust(seconds), "seconds")
+            .from(named(self.fresh.db(), Table::Scheduled));
         let row = self.fresh.db().query_one(&select).await.unwrap().unwrap();
-        clock::parse_sqlite_stamp(&row.try_get::<String>("", "due_at").unwrap()).unwrap()
+        let seconds: i64 = row.try_get("", "seconds").unwrap();
+        Duration::from_secs(u64::try_from(seconds).unwrap())
     }
 
     /// What users were told, oldest first.

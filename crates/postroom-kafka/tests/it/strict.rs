@@ -25,7 +25,7 @@ use crate::site::KafkaSite;
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn office() -> Office {
-    Office::open(fresh::sqlite().await, KafkaSite::shared()).await
+    Office::open(fresh::postgres().await, KafkaSite::shared()).await
 }
 
 /// Orders 1 and 2, a like whose topic is missing, order 4.
@@ -178,7 +178,8 @@ async fn a_failure_that_is_too_old_is_set_aside_and_the_next_is_sent() {
     let letter = office.letters().await.remove(0);
     assert!(letter.attempts >= 2, "{letter:?}");
     assert!(letter.dead_at - letter.entry.created_at > age_max, "{letter:?}");
-    assert_eq!(letter.entry.event.payload.get(), r#"{"n":3}"#);
+    let payload: serde_json::Value = letter.entry.event.decode().unwrap();
+    assert_eq!(payload, serde_json::json!({ "n": 3 }));
     assert!(letter.error.contains(&office.topic("like")), "{}", letter.error);
 }
 

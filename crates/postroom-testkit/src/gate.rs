@@ -1,0 +1,210 @@
+//! A broker, and a handler, that let a stage come as far as one step and no further: whoever kills it there knows where it was.
+
+#![expect(
+    clippy::panic,
+    reason = "a test harness: a test whose crash does not come has failed"
+)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use postroom::{
+    Batch, Broker, DatabaseTransaction, Destination, Event, Handler, Letter, Mark, Message, Mode, Receipt, Result,
+    Start, Subscription, Topic,
+};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::wait::PATIENCE;
+
+/// Where a stage stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The writer has committed, nothing is sent.
+    BeforeSend,
+    /// Sent, and no answer read.
+    AfterSend,
+    /// The broker has it and said so; nobody has looked at its answer.
+    AfterAck,
+    /// The answer was looked at, once somebody has let it go on; the cursor has not moved.
+    BeforeCursor,
+    /// A subscriber's effect is committed; its offset is not.
+    BeforeOffset,
+}
+
+/// A place to stand still at, and to be let go on from.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    reached: Arc<Semaphore>,
+    opened: Arc<Semaphore>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let closed = || Arc::new(Semaphore::new(0));
+        Self {
+            reached: closed(),
+            opened: closed(),
+        }
+    }
+}
+
+impl Gate {
+    /// Waits until somebody has come here since the last time.
+    pub async fn reached(&self) {
+        let Ok(permit) = timeout(PATIENCE, self.reached.acquire()).await else {
+            panic!("nobody came as far as the gate");
+        };
+        must(permit).forget();
+    }
+
+    /// Lets one go on.
+    pub fn open(&self) {
+        self.opened.add_permits(1);
+    }
+
+    /// Says that somebody is here.
+    fn pass(&self) {
+        self.reached.add_permits(1);
+    }
+
+    /// Stands still until it is let go on.
+    async fn stand(&self) {
+        self.pass();
+        must(self.opened.acquire().await).forget();
+    }
+}
+
+fn must(permit: Result<SemaphorePermit<'_>, AcquireError>) -> SemaphorePermit<'_> {
+    permit.unwrap_or_else(|error| panic!("gates are never closed for good: {error}"))
+}
+
+/// A handler that has its effect and stands still before that is committed.
+pub struct Standing {
+    /// What has the effect.
+    pub handler: Box<dyn Handler>,
+    /// Where it stands.
+    pub gate: Gate,
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing")
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Handler for Standing {
+    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+        self.handler.handle(tx, event).await?;
+        self.gate.stand().await;
+        Ok(())
+    }
+}
+
+/// A broker that stops at a step.
+#[derive(Clone, Debug)]
+pub struct Gated {
+    broker: Arc<dyn Broker>,
+    step: Step,
+    /// Where it stops.
+    pub gate: Gate,
+}
+
+impl Gated {
+    /// A broker that stops whoever comes to this step.
+    pub fn new(broker: Arc<dyn Broker>, step: Step) -> Self {
+        Self {
+            broker,
+            step,
+            gate: Gate::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for Gated {
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        Arc::new(Publisher {
+            inner: self.broker.publisher(topic, mode),
+            gated: self.clone(),
+        })
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        Ok(Box::new(Member {
+            inner: self.broker.subscribe(group, topics, start).await?,
+            gated: self.clone(),
+        }))
+    }
+
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        self.broker.bury(letter).await
+    }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        self.broker.waiting(group, topics).await
+    }
+}
+
+#[derive(Debug)]
+struct Publisher {
+    inner: Arc<dyn Destination>,
+    gated: Gated,
+}
+
+#[async_trait]
+impl Destination for Publisher {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        let gate = &self.gated.gate;
+        match self.gated.step {
+            Step::BeforeSend => gate.stand().await,
+            Step::AfterSend => {
+                // Polled once: the client has taken the messages and sends them; its answer is never looked at.
+                let mut sending = self.inner.deliver(batch);
+                drop((&mut sending).now_or_never());
+                gate.stand().await;
+            }
+            Step::AfterAck | Step::BeforeCursor => {
+                let receipts = self.inner.deliver(batch).await;
+                assert!(
+                    receipts.iter().all(|receipt| *receipt == Receipt::Delivered),
+                    "{receipts:?}"
+                );
+                gate.stand().await;
+                gate.pass();
+                return receipts;
+            }
+            Step::BeforeOffset => {}
+        }
+        self.inner.deliver(batch).await
+    }
+}
+
+#[derive(Debug)]
+struct Member {
+    inner: Box<dyn Subscription>,
+    gated: Gated,
+}
+
+#[async_trait]
+impl Subscription for Member {
+    async fn next(&mut self, max: usize) -> Result<Vec<Message>> {
+        self.inner.next(max).await
+    }
+
+    async fn ack(&mut self, done: &[Mark]) -> Result<()> {
+        if self.gated.step == Step::BeforeOffset {
+            self.gated.gate.stand().await;
+        }
+        self.inner.ack(done).await
+    }
+
+    async fn nack(&mut self, back: &[Mark]) -> Result<()> {
+        self.inner.nack(back).await
+    }
+}
