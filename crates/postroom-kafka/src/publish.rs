@@ -35,7 +35,7 @@ pub(crate) struct Publisher {
     shared: Arc<Shared>,
     topic: Topic,
     mode: Mode,
-    /// For few messages, and for many; made when they are needed, given up after a failure.
+    /// For few messages, and for many; made with the first batch, given up after a failure.
     few: Slot,
     many: Slot,
 }
@@ -93,6 +93,9 @@ impl Publisher {
     async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record<'_>]) -> Result<()> {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await?;
+        for slot in [&self.few, &self.many] {
+            self.producer(slot)?; // one that is made only when it is needed lets that batch wait for its first connection
+        }
         loop {
             let wave = tally.wave(records, &partitions);
             if wave.is_empty() {

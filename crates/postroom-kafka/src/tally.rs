@@ -53,8 +53,8 @@ impl<'a> Tally<'a> {
         entries.filter(|(at, _)| self.is_open(*at)).collect()
     }
 
-    /// What can be under way together, with the number of its lane: of each lane what goes to the same partition, where nothing passes anything. That is
-    /// the same topic and the same key, or a topic with one partition.
+    /// What can be under way together, with the number of its lane: of each lane what goes to the same partition, where nothing
+    /// passes anything. That is the same topic and the same key, or a topic with one partition.
     pub(crate) fn wave(&self, records: &[Record<'_>], partitions: &Partitions) -> Vec<(usize, usize)> {
         let mut tracks: HashMap<usize, Option<(&str, Option<&str>)>> = HashMap::new();
         let mut wave = Vec::new();
