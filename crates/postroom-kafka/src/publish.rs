@@ -94,7 +94,7 @@ impl Publisher {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await?;
         for slot in [&self.few, &self.many] {
-            self.producer(slot)?; // one that is made only when it is needed lets that batch wait for its first connection
+            drop(self.producer(slot)?); // one made only when it is needed would let that batch wait for its first connection
         }
         loop {
             let wave = tally.wave(records, &partitions);

@@ -6,5 +6,6 @@ create table postroom.outbox_down (
     side text not null,
     reason text not null,
     since timestamptz not null,
+    seen_at timestamptz not null,
     primary key (route, shard, side)
 );

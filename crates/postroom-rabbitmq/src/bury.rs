@@ -1,4 +1,4 @@
-//! Copies of dead letters, where RabbitMQ's own tools find them: a queue of each group's and topic's, `{topic}:{group}:dead`.
+//! Copies of dead letters, where RabbitMQ's own tools find them: a queue of each group's and topic's.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use postroom::{Error, ErrorKind, Letter, Result};
 use crate::confirm::Outcome;
 use crate::outlet::Outlet;
 use crate::parcel::{Parcel, short};
-use crate::topology::{dead_queue, declare_queue};
+use crate::topology::{Names, declare_queue};
 
 /// How much of an error is kept: all headers of a message share one frame.
 const ERROR_CHARS_MAX: usize = 4_000;
 
 /// Keeps a copy, durably.
-pub(crate) async fn bury(outlet: &Outlet, letter: &Letter) -> Result<()> {
-    let queue = dead_queue(&letter.origin.topic, &letter.group);
+pub(crate) async fn bury(outlet: &Outlet, names: &Names, letter: &Letter) -> Result<()> {
+    let queue = names.dead(&letter.origin.topic, &letter.group);
     let parcel = parcel(letter, &queue)?;
     let channel = outlet.channel().await?;
     declare_queue(&channel, &short(&*queue)?, false).await?;

@@ -1,7 +1,7 @@
 //! Postroom's broker on RabbitMQ.
 //!
-//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues, `{topic}:{group}:{number}`, so
-//! many as [`RabbitMq::partitions`] says; every key has one of 64 slots, the routing key `slot.{n}`, and every slot one queue.
+//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues, `{topic}:{group}:{number}` unless
+//! they have [other names](RabbitMq::names), so many as [`RabbitMq::partitions`] says; every key has one of 64 slots, the routing key `slot.{n}`, and every slot one queue.
 //! A queue feeds one member of the group at a time, so that keys stay in order; the others stand by.
 //!
 //! A group gets what is published after it joined: RabbitMQ keeps nothing for queues that do not exist yet, whatever
@@ -38,12 +38,13 @@ use crate::outlet::Outlet;
 use crate::publish::Publisher;
 use crate::subscribe::Member;
 use crate::tls::Encryption;
-use crate::topology::{Group, SLOTS};
+use crate::topology::{Group, Names, SLOTS};
 
 /// A RabbitMQ. Connects when it is first used, and again by itself.
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
     partitions: u16,
+    names: Arc<Names>,
     outlet: Arc<Outlet>,
     /// Of its own, because RabbitMQ stops connections that publish when it runs out of memory, and these must go on.
     inlet: Arc<Link>,
@@ -70,6 +71,7 @@ impl RabbitMq {
         let link = |name| Link::new(uri.clone(), encryption.clone(), name);
         Ok(Self {
             partitions: 1,
+            names: Arc::default(),
             outlet: Arc::new(Outlet::new(link("postroom publishes"))),
             inlet: Arc::new(link("postroom consumes")),
         })
@@ -84,6 +86,14 @@ impl RabbitMq {
             )));
         }
         self.partitions = partitions;
+        Ok(self)
+    }
+
+    /// How the queues of a group are called, and the queue of its dead letters: `{topic}:{group}:{number}` and
+    /// `{topic}:{group}:dead` unless set. Both must have `{group}`; `{topic}` only if groups join several, `{number}` only with
+    /// partitions. Queues that have another name already are not renamed, and fill up if nobody reads them.
+    pub fn names(mut self, queue: &str, dead: &str) -> Result<Self> {
+        self.names = Arc::new(Names::new(queue, dead)?);
         Ok(self)
     }
 
@@ -105,11 +115,12 @@ impl RabbitMq {
         Ok(())
     }
 
-    fn group<'a>(&self, name: &'a str, topic: &'a str) -> Group<'a> {
+    fn group<'a>(&'a self, name: &'a str, topic: &'a str) -> Group<'a> {
         Group {
             name,
             topic,
             partitions: self.partitions,
+            names: &self.names,
         }
     }
 }
@@ -130,6 +141,7 @@ impl Broker for RabbitMq {
                 "the group {group} joins no topic; name at least one"
             )));
         }
+        self.names.check(group, topics.len(), self.partitions)?;
         let mut sources = Vec::new();
         for topic in topics {
             sources.extend(self.group(group, topic).join(&self.inlet).await?);
@@ -139,7 +151,7 @@ impl Broker for RabbitMq {
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
-        bury::bury(&self.outlet, letter).await
+        bury::bury(&self.outlet, &self.names, letter).await
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

@@ -21,9 +21,64 @@ pub(crate) fn routing_key(key: &Key) -> String {
     format!("slot.{}", key.shard(u32::from(SLOTS)))
 }
 
-/// Where a group keeps its dead letters of a topic.
-pub(crate) fn dead_queue(topic: &str, group: &str) -> String {
-    format!("{topic}:{group}:dead")
+/// How a group's queues are called: text with the places `{topic}`, `{group}` and `{number}`.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    queue: String,
+    dead: String,
+}
+
+impl Default for Names {
+    /// A colon is in no topic, so that no two groups have a queue in common.
+    fn default() -> Self {
+        Self {
+            queue: "{topic}:{group}:{number}".to_owned(),
+            dead: "{topic}:{group}:dead".to_owned(),
+        }
+    }
+}
+
+impl Names {
+    pub(crate) fn new(queue: &str, dead: &str) -> Result<Self> {
+        let lacking = [queue, dead].into_iter().find(|name| !name.contains("{group}"));
+        if let Some(name) = lacking {
+            return Err(Error::invalid(format!(
+                "the name {name:?} is the same for every group; put {{group}} into it"
+            )));
+        }
+        if queue == dead {
+            return Err(Error::invalid(format!(
+                "{queue:?} would be both the queue and its dead letters; give them different names"
+            )));
+        }
+        Ok(Self {
+            queue: queue.to_owned(),
+            dead: dead.to_owned(),
+        })
+    }
+
+    /// Where a group keeps its dead letters of a topic.
+    pub(crate) fn dead(&self, topic: &str, group: &str) -> String {
+        self.dead.replace("{topic}", topic).replace("{group}", group)
+    }
+
+    fn queue(&self, topic: &str, group: &str, number: u16) -> String {
+        let name = self.queue.replace("{number}", &number.to_string());
+        name.replace("{topic}", topic).replace("{group}", group)
+    }
+
+    /// Refuses a group that would have the same queue twice.
+    pub(crate) fn check(&self, group: &str, topics: usize, partitions: u16) -> Result<()> {
+        let Self { queue, .. } = self;
+        let says = match (queue.contains("{topic}"), queue.contains("{number}")) {
+            (false, _) if topics > 1 => format!("joins {topics} topics: put {{topic}} into the name {queue:?}"),
+            (_, false) if partitions > 1 => {
+                format!("has {partitions} partitions: put {{number}} into the name {queue:?}")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::invalid(format!("the group {group} {says}")))
+    }
 }
 
 /// A group on a topic.
@@ -32,6 +87,7 @@ pub(crate) struct Group<'a> {
     pub(crate) name: &'a str,
     pub(crate) topic: &'a str,
     pub(crate) partitions: u16,
+    pub(crate) names: &'a Names,
 }
 
 /// A queue that feeds a member.
@@ -48,6 +104,7 @@ impl Group<'_> {
         let channel = link.channel().await?;
         let exchange = short(self.topic)?;
         declare_exchange(&channel, &exchange).await?;
+        declare_queue(&channel, &self.dead()?, false).await?;
         let mut sources = Vec::new();
         // The first one last: where it is, the others are too.
         for number in (0..self.partitions).rev() {
@@ -76,7 +133,7 @@ impl Group<'_> {
     /// Deletes its queues, dead letters too.
     pub(crate) async fn delete(&self, link: &Link) -> Result<()> {
         let channel = link.channel().await?;
-        let mut queues = vec![short(dead_queue(self.topic, self.name))?];
+        let mut queues = vec![self.dead()?];
         for number in (0..self.partitions).rev() {
             queues.push(self.queue(number)?);
         }
@@ -91,13 +148,15 @@ impl Group<'_> {
     async fn check_partitions(&self, link: &Link) -> Result<()> {
         let is_there = async |number: u16| Ok::<_, Error>(look(link, &self.queue(number)?).await?.is_some());
         let is_complete = !is_there(0).await? || is_there(self.partitions - 1).await?;
-        if is_complete && !is_there(self.partitions).await? {
+        let is_numbered = self.queue(0)? != self.queue(1)?;
+        if is_complete && !(is_numbered && is_there(self.partitions).await?) {
             return Ok(());
         }
         let Self {
             name,
             topic,
             partitions,
+            ..
         } = self;
         Err(Error::new(
             ErrorKind::Conflict,
@@ -108,9 +167,12 @@ impl Group<'_> {
         ))
     }
 
-    /// A colon is in no topic, so that no two groups have a queue in common.
     fn queue(&self, number: u16) -> Result<ShortString> {
-        short(format!("{}:{}:{number}", self.topic, self.name))
+        short(self.names.queue(self.topic, self.name, number))
+    }
+
+    fn dead(&self) -> Result<ShortString> {
+        short(self.names.dead(self.topic, self.name))
     }
 
     fn binding_keys(&self, number: u16) -> Vec<String> {
@@ -176,11 +238,40 @@ mod tests {
                 name: "g",
                 topic: "t",
                 partitions,
+                names: &Names::default(),
             };
             let keys: Vec<String> = (0..partitions).flat_map(|number| group.binding_keys(number)).collect();
             assert_eq!(keys.len(), usize::from(SLOTS));
             assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), usize::from(SLOTS));
         }
+    }
+
+    #[test]
+    fn names_that_would_meet_are_refused() {
+        let names = |queue, dead| Names::new(queue, dead).map_err(|error| error.to_string());
+        assert!(
+            names("queue", "{group}_dlq")
+                .unwrap_err()
+                .contains("put {group} into it")
+        );
+        assert!(names("{group}", "{group}").unwrap_err().contains("different names"));
+        let ours = names("{group}_queue", "{group}_dlq").unwrap();
+        assert_eq!(ours.queue("t", "chat", 0), "chat_queue");
+        assert_eq!(ours.dead("t", "chat"), "chat_dlq");
+        assert!(ours.check("chat", 1, 1).is_ok());
+        assert!(
+            ours.check("chat", 2, 1)
+                .unwrap_err()
+                .to_string()
+                .contains("put {topic}")
+        );
+        assert!(
+            ours.check("chat", 1, 2)
+                .unwrap_err()
+                .to_string()
+                .contains("put {number}")
+        );
+        assert!(Names::default().check("chat", 2, 2).is_ok());
     }
 
     #[test]

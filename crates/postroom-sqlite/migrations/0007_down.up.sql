@@ -6,5 +6,6 @@ create table postroom_outbox_down (
     side text not null,
     reason text not null,
     since text not null,
+    seen_at text not null,
     primary key (route, shard, side)
 ) strict, without rowid;

@@ -54,6 +54,8 @@ macro_rules! relay_suite {
             retention_removes_what_everybody_has
             a_daily_job_runs_at_its_hour_until_nothing_is_left
             the_inbox_forgets_after_its_time
+            decided_dead_letters_go_after_their_time
+            a_replay_keeps_to_its_rate
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck

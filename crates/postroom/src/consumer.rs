@@ -114,7 +114,7 @@ impl Consumer {
                 tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
                 self.vitals.stands_by(&self.name());
                 self.vitals.behind(&self.name(), Some(&error.report()));
-                self.write_down(Some(&error.report())).await;
+                stop.run_until_cancelled(self.write_down(Some(&error.report()))).await;
                 backoff.wait(&stop).await;
             }
         }
@@ -165,7 +165,7 @@ impl Consumer {
         let mut subscription = joined?;
         self.vitals.works(&self.name());
         self.vitals.moved(&self.name(), Counts::default());
-        self.write_down(None).await;
+        stop.run_until_cancelled(self.write_down(None)).await;
         self.joined.send_modify(|groups| {
             groups.insert(self.route.name.clone());
         });

@@ -12,7 +12,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::audit;
-use crate::clock::{db_now, read_stamp, stamp};
+use crate::clock::{db_now, db_now_minus, read_stamp, stamp};
 use crate::consumer::UNREADABLE;
 use crate::cursor::{self, Shard, number};
 use crate::error::{Error, ErrorKind, Result};
@@ -174,6 +174,38 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
         tx.commit().await?;
     }
     Ok(decided)
+}
+
+/// Removes letters that were decided on longer ago than `keep`, at most `batch`; answers how many.
+pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
+    let tx = table::begin_own(db).await?;
+    let mut select = Query::select();
+    select
+        .column("dead_id")
+        .from(table::named(&tx, Table::Failed))
+        .and_where(Expr::col("state").ne("dead"))
+        .and_where(Expr::col("decided_at").lt(db_now_minus(tx.get_database_backend(), keep)))
+        .limit(batch);
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("find old dead letters", source))?;
+    let dead_ids: Vec<i64> = rows
+        .iter()
+        .map(|row| row.try_get("", "dead_id"))
+        .collect::<Result<_, _>>()?;
+    if !dead_ids.is_empty() {
+        let mut delete = Query::delete();
+        delete
+            .from_table(table::named(&tx, Table::Failed))
+            .and_where(Expr::col("state").ne("dead")) // one that failed again meanwhile waits anew
+            .and_where(Expr::col("dead_id").is_in(dead_ids.iter().copied()));
+        tx.execute(&delete)
+            .await
+            .map_err(|source| Error::db("remove old dead letters", source))?;
+    }
+    tx.commit().await?;
+    Ok(dead_ids.len() as u64)
 }
 
 /// Refuses letters that are named and cannot be decided on, each with its reason.

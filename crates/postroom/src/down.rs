@@ -1,16 +1,19 @@
 //! What a route cannot reach, written down so that whoever looks at the store sees why nothing moves.
 
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
+use std::time::Duration;
+
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use time::OffsetDateTime;
 
-use crate::clock::db_now;
+use crate::clock::{db_now, db_now_minus};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, Result};
+use crate::judge::storable;
 use crate::table::{self, Table, read_time};
 
-/// Longer reasons are cut.
-const REASON_CHARS_MAX: usize = 1_000;
+/// A consumer writes down each of its attempts; one that has not for so long is gone, and another may work.
+const FEED_MAX: Duration = Duration::from_secs(120);
 
 /// Which end of a route is out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +48,24 @@ fn at(shard: &Shard, side: Side) -> Expr {
         .and(Expr::col("side").eq(side.name()))
 }
 
-/// Writes down why, and since when if that is not known yet.
+/// Writes down why, that it is so now, and since when if that is not known yet.
 pub(crate) async fn record(tx: &DatabaseTransaction, shard: &Shard, side: Side, reason: &str) -> Result<()> {
-    let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
+    let backend = tx.get_database_backend();
     let mut insert = Query::insert();
     insert
         .into_table(table::named(tx, Table::Down))
-        .columns(["route", "shard", "side", "reason", "since"])
+        .columns(["route", "shard", "side", "reason", "since", "seen_at"])
         .values_panic([
             shard.route.as_str().into(),
             cursor::number(shard).into(),
             side.name().into(),
-            reason.into(),
-            db_now(tx.get_database_backend()),
+            storable(reason).into(),
+            db_now(backend),
+            db_now(backend),
         ])
         .on_conflict(
             OnConflict::columns(["route", "shard", "side"])
-                .update_column("reason")
+                .update_columns(["reason", "seen_at"])
                 .to_owned(),
         );
     tx.execute(&insert)
@@ -96,12 +100,15 @@ pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard, side: Side) ->
     Ok(row.map(|row| row.try_get("", "reason")).transpose()?)
 }
 
-/// Everything that is out of reach.
+/// Everything that is out of reach, for longest first.
 pub(crate) async fn all(tx: &DatabaseTransaction) -> Result<Vec<Down>> {
     let mut select = Query::select();
+    let newly_seen = Expr::col("seen_at").gt(db_now_minus(tx.get_database_backend(), FEED_MAX));
     select
         .columns(["route", "shard", "reason", "since"])
-        .from(table::named(tx, Table::Down));
+        .from(table::named(tx, Table::Down))
+        .and_where(Expr::col("side").ne(Side::Feed.name()).or(newly_seen))
+        .order_by("since", Order::Asc);
     let rows = tx
         .query_all(&select)
         .await

@@ -4,32 +4,26 @@
 //! however many they are; a line far behind reads for itself until it has caught up.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
 use crate::error::Result;
-use crate::outbox::{Entry, Outbox, Page, Position};
+use crate::outbox::{Entry, Outbox, PAGE_BYTES, Page, Position};
 use crate::route::BATCH_MAX;
 
 /// Pages that are kept for others.
 const PAGES_MAX: usize = 64;
 /// Payload bytes that are kept for others.
 const BYTES_MAX: usize = 32 << 20;
-/// Payload bytes that a page is to have at most: how many entries that is, the page before it tells.
-const PAGE_BYTES: usize = 8 << 20;
-/// Entries of a page when nothing is known yet; a page has at most this many times those of the one before it.
-const FIRST: usize = 500;
-const GROWTH: usize = 4;
+/// A page with so many entries has probably more behind it. (Stores end a page also for its bytes, or between transactions.)
+const MANY: usize = 1_000;
 
 /// Shared reading of one outbox.
 #[derive(Debug)]
 pub(crate) struct Feed {
     outbox: Arc<dyn Outbox>,
     kept: Mutex<VecDeque<Kept>>,
-    /// Entries that the next page may have.
-    limit: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +37,6 @@ struct Kept {
 struct Held {
     page: Page,
     bytes: usize,
-    is_full: bool,
 }
 
 /// The part of a page that a line has not seen yet.
@@ -51,7 +44,7 @@ struct Held {
 pub(crate) struct Slice {
     page: Page,
     begin: usize,
-    is_full: bool,
+    has_more: bool,
 }
 
 impl Slice {
@@ -59,9 +52,9 @@ impl Slice {
         self.page.entries.get(self.begin..).unwrap_or_default()
     }
 
-    /// Whether the page was cut off because it had enough entries, so that there are more.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+    /// Whether there is probably more behind it.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// The position behind the slice.
@@ -80,7 +73,6 @@ impl Feed {
         Self {
             outbox,
             kept: Mutex::default(),
-            limit: AtomicUsize::new(FIRST),
         }
     }
 
@@ -98,7 +90,7 @@ impl Feed {
             let mut is_mine = false;
             let read = || {
                 is_mine = true;
-                self.read_page(after)
+                Held::read(&*self.outbox, after)
             };
             let slice = cell.get_or_try_init(read).await?.from(0);
             if slice.next() != after {
@@ -111,17 +103,6 @@ impl Feed {
             }
             // Somebody else asked before the news that woke us: ask again.
         }
-    }
-
-    async fn read_page(&self, after: Position) -> Result<Held> {
-        let limit = self.limit.load(Ordering::Relaxed);
-        let page = self.outbox.read(after, limit).await?;
-        let bytes = page.entries.iter().map(|entry| entry.event.payload.get().len()).sum();
-        let is_full = page.entries.len() >= limit;
-        if is_full {
-            self.limit.store(next_limit(limit, bytes), Ordering::Relaxed);
-        }
-        Ok(Held { page, bytes, is_full })
     }
 
     /// Forgets everything, for example because the database may have been restored behind our back.
@@ -181,36 +162,17 @@ impl Feed {
 }
 
 impl Held {
+    async fn read(outbox: &dyn Outbox, after: Position) -> Result<Self> {
+        let page = outbox.read(after, BATCH_MAX).await?;
+        let bytes = page.entries.iter().map(|entry| entry.event.payload.get().len()).sum();
+        Ok(Self { page, bytes })
+    }
+
     fn from(&self, begin: usize) -> Slice {
         Slice {
             page: self.page.clone(),
             begin,
-            is_full: self.is_full,
+            has_more: self.page.entries.len() >= MANY || self.bytes >= PAGE_BYTES / 2,
         }
-    }
-}
-
-/// How many entries the page after one with `limit` entries may have.
-fn next_limit(limit: usize, bytes: usize) -> usize {
-    let fitting = PAGE_BYTES.saturating_mul(limit) / bytes.max(1);
-    fitting.min(limit * GROWTH).clamp(1, BATCH_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_is_as_long_as_its_payloads_are_small() {
-        assert_eq!(next_limit(500, 500 * 200), 2_000, "small ones: it grows by steps");
-        assert_eq!(next_limit(2_000, 2_000 * 200), BATCH_MAX);
-        assert_eq!(
-            next_limit(BATCH_MAX, BATCH_MAX * 1_000_000),
-            8,
-            "large ones: eight megabytes"
-        );
-        assert_eq!(next_limit(8, 8 * 1_000_000), 8);
-        assert_eq!(next_limit(1, 100 << 20), 1);
-        assert_eq!(next_limit(500, 0), 2_000);
     }
 }

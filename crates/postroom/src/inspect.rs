@@ -26,7 +26,7 @@ use crate::table::{self, Table, event_exprs, read_entry, read_event, read_time, 
 
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
-pub use reason::{Reason, why};
+pub use reason::{Reason, reach, why};
 
 /// Everything there is to see at a glance.
 #[derive(Clone, Debug, Serialize)]
@@ -351,7 +351,8 @@ async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Resul
     let now = now(tx).await?;
     for down in down::all(tx).await? {
         let is_this = |status: &&mut RouteStatus| status.route == down.shard.route && status.shard == down.shard.number;
-        if let Some(status) = routes.iter_mut().find(is_this) {
+        let is_news = |status: &&mut RouteStatus| !status.is_paused && status.down.is_none();
+        if let Some(status) = routes.iter_mut().find(is_this).filter(is_news) {
             status.down = Some(down.reason);
             status.down_s = Some((now - down.since).as_seconds_f64());
         }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, db_now, db_now_plus, read_stamp};
+use crate::dead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inbox;
 use crate::judge::storable;
@@ -97,15 +98,11 @@ impl Job {
                 batch: BATCH,
                 archive,
             };
-            let mut removed = 0;
-            loop {
+            in_batches(|_| {
                 let outbox = Arc::clone(&outbox);
-                let batch = task::to_end(async move { outbox.prune(&prune).await }).await?;
-                removed += batch;
-                if batch < u64::from(BATCH) {
-                    return Ok(removed);
-                }
-            }
+                task::to_end(async move { outbox.prune(&prune).await })
+            })
+            .await
         })
     }
 
@@ -127,15 +124,27 @@ impl Job {
     /// Forgets inbox rows older than `keep`.
     pub fn inbox_retention(keep: Duration) -> Self {
         Self::every("inbox-retention", Duration::from_secs(60), move |outbox| async move {
-            let mut removed = 0;
-            loop {
-                let batch = inbox::prune(outbox.db(), keep, u64::from(BATCH)).await?;
-                removed += batch;
-                if batch < u64::from(BATCH) {
-                    return Ok(removed);
-                }
-            }
+            in_batches(|batch| inbox::prune(outbox.db(), keep, batch)).await
         })
+    }
+
+    /// Removes dead letters that were decided on longer ago than `keep`. Those that wait for a decision stay.
+    pub fn dead_retention(keep: Duration) -> Self {
+        Self::every("dead-retention", Duration::from_secs(3600), move |outbox| async move {
+            in_batches(|batch| dead::prune(outbox.db(), keep, batch)).await
+        })
+    }
+}
+
+/// Removes batch after batch until one is not full; answers how much.
+async fn in_batches<Fut: Future<Output = Result<u64>>>(prune: impl Fn(u64) -> Fut) -> Result<u64> {
+    let mut removed = 0;
+    loop {
+        let batch = prune(u64::from(BATCH)).await?;
+        removed += batch;
+        if batch < u64::from(BATCH) {
+            return Ok(removed);
+        }
     }
 }
 

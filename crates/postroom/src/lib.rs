@@ -72,7 +72,7 @@ pub use parked::{Parked, Parking};
 pub use prefixed::Prefixed;
 pub use relay::Relay;
 pub use retry::{Delays, Retry, Verdict};
-pub use route::{BATCH_MAX, Dead, Filter, Lane, Ordering, Route, Source, Start, To};
+pub use route::{BATCH, BATCH_MAX, Dead, Filter, Lane, Ordering, Route, Source, Start, To};
 /// The transaction a handler works in.
 pub use sea_orm::DatabaseTransaction;
 pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};

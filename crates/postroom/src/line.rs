@@ -1,31 +1,28 @@
 //! A line: the loop that works one shard of a route while this process holds its lease.
 
+mod delivery;
+mod progress;
+
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
-use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::delivery::{all_unavailable, pair};
 use crate::backoff::Backoff;
 use crate::clock;
-use crate::consumer;
 use crate::cursor::{self, Lease, Shard};
-use crate::destination::{Batch, Receipt};
+use crate::destination::Receipt;
 use crate::down::{self, Side};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::feed::{Feed, Slice};
-use crate::judge::{Judge, Settlement};
+use crate::judge::Judge;
 use crate::outbox::{Entry, Position, Pulse};
-use crate::parked::{self, Parked, Parking};
-use crate::route::{Lane, Lanes, Ordering, Route, Source, To};
-use crate::settle::settle;
+use crate::parked::{self, Parked};
+use crate::route::{Lanes, Ordering, Route};
 use crate::table;
-use crate::task;
-use crate::trace::{self, Step};
 use crate::vitals::{Counts, Vitals, Worker};
 
 /// A route with this many parked rows reads no further until some are gone: memory and tables stay bounded when a
@@ -249,45 +246,13 @@ impl Line {
         };
         let is_at_rest = matches!(turn, Turn::Idle) && !is_due;
         if is_at_rest || !work.probing {
-            self.is_up(work).await?;
+            self.came_up(work).await?;
         }
         Ok(if matches!(turn, Turn::Idle) && is_due {
             Turn::Moved
         } else {
             turn
         })
-    }
-
-    /// Writes down why the destination cannot be reached, once for each reason.
-    async fn is_down(&self, work: &mut Work, reason: String) -> Result<()> {
-        self.vitals.behind(&self.name, Some(&reason));
-        tracing::warn!(route = %self.route.name, reason, "destination unavailable");
-        work.probing = true;
-        if work.down.as_ref() != Some(&reason) {
-            self.record_down(work.epoch, &reason).await?;
-            work.down = Some(reason);
-        }
-        Ok(())
-    }
-
-    async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::fence(&tx, &self.shard, epoch).await?;
-        down::record(&tx, &self.shard, Side::Delivery, reason).await?;
-        commit(tx).await
-    }
-
-    /// Takes back what was written about a destination that was reached, or that nothing is left for.
-    async fn is_up(&self, work: &mut Work) -> Result<()> {
-        if work.down.is_none() {
-            return Ok(());
-        }
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::fence(&tx, &self.shard, work.epoch).await?;
-        down::clear(&tx, &self.shard, Side::Delivery).await?;
-        commit(tx).await?;
-        work.down = None;
-        Ok(())
     }
 
     /// The next slice of the log, unless what is parked stands in its way.
@@ -339,7 +304,7 @@ impl Line {
                 self.settle_lazily(work, true).await?;
             }
             drop(tx);
-            self.is_down(work, reason).await?;
+            self.went_down(work, reason).await?;
             return Ok(Turn::Down);
         }
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
@@ -352,73 +317,6 @@ impl Line {
             tx => self.settle_page(work, tx, position, settlement).await?,
         }
         Ok(Turn::Moved)
-    }
-
-    /// Delivers a full page to a destination while the page behind it is read; the feed keeps that. Nobody waits for it: a
-    /// reader that fails or hangs holds up no delivery. (A subscriber has a connection of its own meanwhile, and would hold it.)
-    async fn while_reading_ahead<T>(&self, slice: &Slice, delivering: impl Future<Output = T>) -> T {
-        if !slice.is_full() || matches!(self.route.to, To::Subscriber(_)) {
-            return delivering.await;
-        }
-        let (feed, next) = (Arc::clone(&self.feed), slice.next());
-        let reading = task::to_end(async move { feed.read(next).await }); // on another core, and to its end
-        let mut delivering = std::pin::pin!(delivering);
-        tokio::select! {
-            delivered = &mut delivering => delivered,
-            _page = reading => delivering.await,
-        }
-    }
-
-    /// Goes on behind entries that were all delivered, and writes that down when it is time.
-    async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
-        work.position = position;
-        work.unsettled += counts.delivered;
-        work.probing = false;
-        self.vitals.moved(&self.name, counts);
-        self.settle_lazily(work, false).await
-    }
-
-    /// Writes down what was passed, before something is written that may fail: it would come again as often as that does.
-    async fn settle_passed(&self, work: &mut Work) -> Result<()> {
-        if work.unsettled == 0 {
-            return Ok(()); // also whenever a subscriber's transaction is open
-        }
-        self.settle_lazily(work, true).await
-    }
-
-    async fn settle_page(
-        &self,
-        work: &mut Work,
-        tx: Option<DatabaseTransaction>,
-        position: Position,
-        settlement: Settlement,
-    ) -> Result<()> {
-        self.settle_passed(work).await?;
-        let parked = settlement.park.len() as u64;
-        let counts = settlement.counts();
-        let soonest = settlement
-            .park
-            .iter()
-            .filter(|row| row.state == Parking::Retry)
-            .map(|row| row.delay)
-            .min();
-        let blocked: Vec<Lane> = settlement.blocked.clone();
-        let lease = (work.epoch, self.route.ordering);
-        let tx = self.begun(tx).await?;
-        settle(&tx, &self.shard, lease, position, settlement).await?;
-        commit(tx).await?;
-        work.settled_to(position);
-        work.parked += parked;
-        work.probing = false;
-        if self.route.ordering != Ordering::None {
-            work.lanes.extend(blocked);
-        }
-        if let Some(delay) = soonest {
-            let due = Instant::now() + delay;
-            work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
-        }
-        self.vitals.moved(&self.name, counts);
-        Ok(())
     }
 
     /// Tries parked entries whose time has come, each with what waits behind it.
@@ -447,7 +345,7 @@ impl Line {
             .any(|row| self.route.retry.is_expired(row.entry.created_at, now));
         if let Some(reason) = all_unavailable(&receipts).filter(|_| !is_expired) {
             drop(tx);
-            self.is_down(work, reason).await?;
+            self.went_down(work, reason).await?;
             return Ok(Turn::Down);
         }
         let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();
@@ -456,98 +354,6 @@ impl Line {
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
         self.settle_retried(work, tx, settlement).await?;
         Ok(Turn::Moved)
-    }
-
-    async fn settle_retried(
-        &self,
-        work: &mut Work,
-        tx: Option<DatabaseTransaction>,
-        settlement: Settlement,
-    ) -> Result<()> {
-        self.settle_passed(work).await?;
-        let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
-        let counts = Counts {
-            retried: counts.delivered + counts.failed,
-            ..counts
-        };
-        let letters = match &self.route.from {
-            Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
-            Source::Outbox => Vec::new(),
-        };
-        let lease = (work.epoch, self.route.ordering);
-        let tx = self.begun(tx).await?;
-        let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
-        work.next_due = parked::due_in(&tx, &self.shard)
-            .await?
-            .map(|wait| Instant::now() + wait);
-        if self.route.ordering == Ordering::Strict {
-            work.lanes = parked::lanes(&tx, &self.shard, self.route.ordering).await?;
-        }
-        commit(tx).await?;
-        work.settled_to(work.position);
-        work.parked = work.parked.saturating_sub(gone);
-        work.probing = false;
-        for key in freed {
-            work.lanes.remove(&Lane::Key(key));
-        }
-        match gone {
-            0 => self.vitals.tried(&self.name, counts),
-            _ => self.vitals.moved(&self.name, counts),
-        }
-        if let Source::Broker { broker, .. } = &self.route.from {
-            consumer::bury(&**broker, &letters).await;
-        }
-        Ok(())
-    }
-
-    /// The transaction that holds effects, or a new one.
-    async fn begun(&self, tx: Option<DatabaseTransaction>) -> Result<DatabaseTransaction> {
-        match tx {
-            Some(tx) => Ok(tx),
-            None => table::begin_own(self.feed.outbox().db()).await,
-        }
-    }
-
-    /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
-    /// they are to be settled, if it holds effects.
-    async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, Option<DatabaseTransaction>)> {
-        let db = self.feed.outbox().db();
-        match &self.route.to {
-            To::Subscriber(subscriber) if !send.is_empty() => {
-                let (receipts, tx) = subscriber.handle(db, send).await?;
-                Ok((receipts, Some(tx)))
-            }
-            To::Destination(destination) if !send.is_empty() => {
-                let batch = Batch {
-                    entries: send,
-                    ordering: self.route.ordering,
-                };
-                let spans = send
-                    .iter()
-                    .map(|entry| trace::span(Step::Deliver, &self.route.name, &entry.event));
-                let _spans: Vec<tracing::Span> = spans.collect(); // they end with the delivery
-                let delivery = AssertUnwindSafe(destination.deliver(&batch)).catch_unwind();
-                let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
-                receipts.resize(
-                    send.len(),
-                    Receipt::Unavailable("the destination gave no receipt".to_owned()),
-                );
-                Ok((receipts, None))
-            }
-            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), None)),
-        }
-    }
-
-    /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
-    async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
-        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
-            return Ok(());
-        }
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::advance(&tx, &self.shard, work.epoch, work.position, work.unsettled).await?;
-        commit(tx).await?;
-        work.settled_to(work.position);
-        Ok(())
     }
 
     fn due_max(&self) -> u64 {
@@ -576,34 +382,4 @@ impl Work {
         let after = if self.unsettled > 0 { SOON_SETTLE } else { LAZY_SETTLE };
         self.settled_at + after
     }
-}
-
-async fn commit(tx: DatabaseTransaction) -> Result<()> {
-    tx.commit().await.map_err(|source| Error::db("commit progress", source))
-}
-
-fn all_unavailable(receipts: &[Receipt]) -> Option<String> {
-    let mut reason = None;
-    for receipt in receipts {
-        match receipt {
-            Receipt::Unavailable(error) => reason = Some(error.clone()),
-            Receipt::Held => {}
-            Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => return None,
-        }
-    }
-    reason
-}
-
-/// Pairs entries with their receipts, up to the first one that was to be sent and has no answer yet.
-fn pair<'a>(entries: &[&'a Entry], send: &[&Entry], receipts: Vec<Receipt>) -> Vec<(&'a Entry, Option<Receipt>)> {
-    let unanswered = send.get(receipts.len()).map(|entry| entry.id);
-    let mut answers = send.iter().zip(receipts).peekable();
-    entries
-        .iter()
-        .take_while(|entry| Some(entry.id) != unanswered)
-        .map(|entry| {
-            let answer = answers.next_if(|(sent, _)| sent.id == entry.id);
-            (*entry, answer.map(|(_, receipt)| receipt))
-        })
-        .collect()
 }

@@ -13,10 +13,10 @@ use crate::outbox::Entry;
 use crate::retry::Retry;
 use crate::subscriber::Subscriber;
 
-/// The largest batch.
+/// The largest batch, for destinations that take many at a time, as brokers do.
 pub const BATCH_MAX: usize = 5_000;
-/// How many entries a subscriber gets at most if nothing else is said: their effects share a transaction, which is to be short.
-const SUBSCRIBER_BATCH: usize = 1_000;
+/// A batch, if nothing else is said: what is under way together ends together.
+pub const BATCH: usize = 1_000;
 
 /// Which entries go where, and how.
 #[derive(Clone, Debug)]
@@ -49,10 +49,6 @@ pub struct Route {
 impl Route {
     /// A route with the defaults: every entry, from the beginning, in order by key, one shard.
     pub fn new(name: impl Into<String>, to: To) -> Self {
-        let batch = match to {
-            To::Subscriber(_) => SUBSCRIBER_BATCH,
-            To::Destination(_) => BATCH_MAX,
-        };
         Self {
             name: name.into(),
             from: Source::Outbox,
@@ -62,7 +58,7 @@ impl Route {
             retry: Retry::default(),
             dead: Dead::Skip,
             start: Start::Beginning,
-            batch,
+            batch: BATCH,
             shards: 1,
             awaits: Vec::new(),
         }

@@ -107,6 +107,8 @@ pub(crate) struct Relay {
 pub(crate) struct Retention {
     pub(crate) outbox: Duration,
     pub(crate) inbox: Duration,
+    /// Of those that were decided on.
+    pub(crate) dead: Duration,
     pub(crate) archive: bool,
     /// Absent: every minute.
     pub(crate) daily_at: Option<Time>,
@@ -180,6 +182,7 @@ impl Default for Retention {
         Self {
             outbox: 7 * DAY,
             inbox: 7 * DAY,
+            dead: 90 * DAY,
             archive: false,
             daily_at: None,
         }

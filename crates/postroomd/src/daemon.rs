@@ -37,7 +37,8 @@ impl Daemon {
         let mut relay = Relay::new(Arc::clone(store) as _)
             .lease_ttl(config.relay.lease)
             .job(retention(&config.retention))
-            .job(Job::inbox_retention(config.retention.inbox));
+            .job(Job::inbox_retention(config.retention.inbox))
+            .job(Job::dead_retention(config.retention.dead));
         let topics = Topics::of(modules.iter());
         for route in &config.routes {
             let mut built = route.build(&brokers)?;

@@ -53,7 +53,10 @@ impl Round {
         for watch in &self.watches {
             outcome = match self.watch(watch).await {
                 Ok(taken) => outcome.map(|before| before + taken),
-                failed => failed,
+                Err(error) => {
+                    tracing::warn!(rules = ?names(&watch.rules), error = error.report(), "rules could not be looked at");
+                    Err(error)
+                }
             };
         }
         outcome

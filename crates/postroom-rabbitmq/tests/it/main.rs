@@ -3,6 +3,7 @@
 mod alarm;
 mod foreign;
 mod group;
+mod names;
 mod publisher;
 mod restart;
 mod site;

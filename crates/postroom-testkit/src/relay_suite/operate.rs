@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postroom::dead::Selection;
 use postroom::inspect;
@@ -149,6 +149,28 @@ pub async fn a_replay_can_have_its_effect_again(fresh: Fresh) {
     office.stop().await;
 }
 
+/// A replay parks no more in a second than it was asked to: thirty entries at ten a second are not done in two.
+pub async fn a_replay_keeps_to_its_rate(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    let notes: Vec<String> = (0..30).map(|n| format!("{n:02}")).collect();
+    let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
+    office.emit(&pairs).await;
+    office.until_settled("s").await;
+    let order = Replay {
+        route: "s".into(),
+        range: Range::default(),
+        per_second: 10,
+        again: true,
+    };
+    let begun = Instant::now();
+    replay::start(&*office.store(), &order, "me").await.expect("replay");
+    let again = || async { office.effects("s").await.len() == 60 };
+    office.until("all had their effect again", again).await;
+    assert!(begun.elapsed() > Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    office.stop().await;
+}
+
 /// A replay over everything delivers to a route only what its filter takes.
 pub async fn a_replay_respects_the_filter(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
@@ -260,11 +282,7 @@ pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
     office.stop().await;
     let week = 7 * 24 * 60 * 60;
     for (id, age_s) in [(ids[0], week + 60), (ids[1], week - 3600)] {
-        let ago = match office.fresh.db().get_database_backend() {
-            DbBackend::Postgres => format!("clock_timestamp() - interval '{age_s} seconds'"),
-            DbBackend::MySql => format!("timestampadd(second, -{age_s}, utc_timestamp(6))"),
-            _ => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{age_s} seconds')"),
-        };
+        let ago = ago(&office, age_s);
         let table = format!("{}event_handled", office.prefix());
         let sql = format!("update {table} set handled_at = {ago} where idempotency_key = 's:{id}'");
         office.execute(&sql).await;
@@ -280,6 +298,54 @@ pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
         .until("the old one is forgotten", async || remembered(ids[0]).await == 0)
         .await;
     assert_eq!(remembered(ids[1]).await, 1);
+    office.stop().await;
+}
+
+/// The database's clock, so many seconds back.
+fn ago(office: &Office, seconds: u64) -> String {
+    match office.fresh.db().get_database_backend() {
+        DbBackend::Postgres => format!("clock_timestamp() - interval '{seconds} seconds'"),
+        DbBackend::MySql => format!("timestampadd(second, -{seconds}, utc_timestamp(6))"),
+        _ => format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-{seconds} seconds')"),
+    }
+}
+
+/// How many dead letters are such.
+async fn letters(office: &Office, such: &str) -> i64 {
+    let sql = format!("select count(*) from postroom.outbox_failed where {such}");
+    office.number(&sql).await
+}
+
+/// A dead letter that was decided on goes when its time is over; one that waits stays, however old.
+pub async fn decided_dead_letters_go_after_their_time(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("old").fails_on("young").fails_on("waits");
+    office.start(office.relay().subscriber(script.subscriber(1)));
+    office.emit(&[("a", "old"), ("b", "young"), ("c", "waits")]).await;
+    office
+        .until("all are dead", async || letters(&office, "state = 'dead'").await == 3)
+        .await;
+    let month = 30 * 24 * 60 * 60;
+    let table = format!("{}outbox_failed", office.prefix());
+    for (key, age_s) in [("a", month + 60), ("b", month - 3600)] {
+        let ago = ago(&office, age_s);
+        let sql = format!("update {table} set state = 'discarded', decided_at = {ago} where aggregate_id = '{key}'");
+        office.execute(&sql).await;
+    }
+    let sql = format!(
+        "update {table} set dead_at = {} where aggregate_id = 'c'",
+        ago(&office, 2 * month)
+    );
+    office.execute(&sql).await;
+    let mut job = Job::dead_retention(Duration::from_secs(month));
+    job.when = When::Every(Duration::from_millis(200)); // an hour otherwise
+    office.start(office.relay().job(job));
+    office
+        .until("the old one is gone", async || {
+            letters(&office, "aggregate_id = 'a'").await == 0
+        })
+        .await;
+    assert_eq!(letters(&office, "aggregate_id in ('b', 'c')").await, 2);
     office.stop().await;
 }
 

@@ -56,6 +56,9 @@ pub async fn undelivered(
         };
         let is_carried = |event_type: &&str| carrier.filter.matches(event_type);
         let carried: Vec<&str> = types.iter().copied().filter(is_carried).collect();
+        if carried.is_empty() {
+            continue;
+        }
         let shards = shards(&lines, &line.route);
         let is_for = |entry: &Entry| {
             carried.contains(&entry.event.event_type.as_str()) && entry.event.key().shard(shards) == line.shard

@@ -61,15 +61,12 @@ fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
             "start a relay that has this route: `postroom serve --roles relay`".into(),
         ));
     }
-    if let (Some(down), false) = (&route.down, route.is_paused) {
-        reasons.push(reason(
-            "down",
-            format!(
-                "cannot go on, for {:.0} s now: {down}",
-                route.down_s.unwrap_or_default()
-            ),
-            "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile".into(),
-        ));
+    if let Some(down) = &route.down {
+        let says = format!(
+            "cannot go on, for {:.0} s now: {down}",
+            route.down_s.unwrap_or_default()
+        );
+        reasons.push(reason("down", says, reach(route).into()));
     }
     if route.held > 0 {
         reasons.push(reason(
@@ -101,6 +98,14 @@ fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
 
 fn waiting(entries: u64) -> String {
     counted(entries, "entry waits", "entries wait")
+}
+
+/// What to do about a route that cannot go on.
+pub fn reach(route: &RouteStatus) -> &'static str {
+    match route.is_leased {
+        true => "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile",
+        false => "see that it can be reached, and start a relay that has the route: nobody tries now",
+    }
 }
 
 fn reason_of_transaction(transaction: &OpenTransaction) -> Option<Reason> {

@@ -231,11 +231,7 @@ async fn routes(store: &dyn Inspect) -> Vec<Finding> {
     };
     let down = |route: &RouteStatus| {
         let says = format!("{} cannot go on: {}", route.route, route.down.as_ref()?);
-        Some(Finding::warn(
-            "reach",
-            says,
-            "see that it can be reached; it is tried again by itself",
-        ))
+        Some(Finding::warn("reach", says, inspect::reach(route)))
     };
     let mut findings = vec![worked(&status)];
     findings.extend(status.routes.iter().filter_map(down));

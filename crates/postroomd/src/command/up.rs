@@ -55,7 +55,7 @@ impl Up {
         let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
             return Ok(());
         };
-        tell_if_standby(store.as_ref()).await?;
+        signals.unless(tell_if_standby(store.as_ref())).await;
         let mut daemon = Daemon::start(&config, &store, modules, listener)?;
         match notes {
             Some(notes) => {
@@ -112,19 +112,20 @@ async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
 }
 
 /// Somebody who starts a second process should know why nothing moves in it.
-async fn tell_if_standby(store: &dyn Inspect) -> Result<()> {
-    let status = inspect::status(store).await?;
+async fn tell_if_standby(store: &dyn Inspect) {
+    let Ok(status) = inspect::status(store).await else {
+        return; // who works what is only a hint
+    };
     let worked = || status.routes.iter().filter(|route| route.is_leased);
     if let Some(owner) = worked().find_map(|route| route.owner.as_deref()) {
         let process: Vec<&str> = owner.split(':').take(2).collect();
         tracing::warn!(
             process = process.join(":"),
             routes = worked().count(),
-            "another process works the routes of this store: this one stands by, and takes over when that one stops or its \
+            "another process holds the routes of this store: this one stands by, and takes over when that one stops or its \
              leases run out"
         );
     }
-    Ok(())
 }
 
 /// A log line for each route that has moved, now and then.

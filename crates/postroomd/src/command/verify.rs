@@ -109,14 +109,22 @@ impl Verify {
         let ground = Ground::new(named)?;
         self.reader.check(ground.url.kind())?;
         let run = self.plan(&format!("v{}-", uuid::Uuid::now_v7().simple()))?;
-        self.reach(&run).await?;
         let store = ground.url.open().await?;
+        let pending = migration::pending(store.db(), PLATFORM, store.migrations()).await?;
+        let has_tables = pending.len() < store.migrations().len();
+        if has_tables && !pending.is_empty() {
+            bail!(
+                "{} has tables of another version; run `postroom migrate` first",
+                ground.url
+            );
+        }
+        if has_tables && !self.force {
+            ground.refuse_others(&*store).await?;
+        }
+        self.reach(&run).await?;
         migration::up(store.db(), PLATFORM, store.migrations())
             .await
             .context("make the tables")?;
-        if !self.force {
-            ground.refuse_others(&*store).await?;
-        }
         run.prepare(&*store).await.context("prepare the run")?;
         let report = self.verify(&ground.url, &run, &store).await;
         progress("");

@@ -43,6 +43,8 @@ pub(crate) struct KafkaOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RabbitMqOptions {
     pub(crate) partitions: u16,
+    /// Of queues and of dead letters' queues, if they are not the usual ones.
+    pub(crate) names: Option<(String, String)>,
 }
 
 impl Default for KafkaOptions {
@@ -58,7 +60,10 @@ impl Default for KafkaOptions {
 
 impl Default for RabbitMqOptions {
     fn default() -> Self {
-        Self { partitions: 1 }
+        Self {
+            partitions: 1,
+            names: None,
+        }
     }
 }
 
@@ -89,7 +94,14 @@ impl Broker<KafkaOptions> {
 impl Broker<RabbitMqOptions> {
     /// Gets it ready, if it has an address; connections are made when they are needed.
     pub(crate) fn open(&self) -> Result<Option<RabbitMq>> {
-        let open = |url: &BrokerUrl| RabbitMq::with_tls(url.secret(), &self.tls)?.partitions(self.options.partitions);
+        let RabbitMqOptions { partitions, names } = &self.options;
+        let open = |url: &BrokerUrl| {
+            let rabbitmq = RabbitMq::with_tls(url.secret(), &self.tls)?.partitions(*partitions)?;
+            match names {
+                Some((queue, dead)) => rabbitmq.names(queue, dead),
+                None => Ok(rabbitmq),
+            }
+        };
         self.url.as_ref().map(open).transpose()
     }
 }
@@ -227,10 +239,16 @@ fn read_sasl(section: &mut Section<'_>) -> Option<Login> {
 }
 
 fn read_rabbitmq(section: &mut Section<'_>) -> RabbitMqOptions {
+    let queue = section.take("queue", value::text);
+    let dead = section.take("dead_queue", value::text);
+    if section.is_clean() && queue.is_some() != dead.is_some() {
+        section.wrong("queue", "must be set together with dead_queue");
+    }
     RabbitMqOptions {
         partitions: section
             .take("partitions", value::number(1..=64))
             .unwrap_or(RabbitMqOptions::default().partitions),
+        names: queue.zip(dead),
     }
 }
 

@@ -134,6 +134,7 @@ fn read_retention(section: &mut Section<'_>) -> Retention {
     Retention {
         outbox,
         inbox,
+        dead: section.take("dead", value::duration).unwrap_or(default.dead),
         archive,
         daily_at: section.take("daily_at", value::time_of_day),
     }

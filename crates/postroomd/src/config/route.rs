@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result as Outcome;
-use postroom::{BATCH_MAX, Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
+use postroom::{BATCH, BATCH_MAX, Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
 
@@ -75,6 +75,10 @@ impl Hook {
 impl Route {
     /// A route with the defaults.
     pub(crate) fn new(name: &str, to: Destination) -> Self {
+        let batch = match to {
+            Destination::Broker(_) => BATCH_MAX,
+            Destination::Http(_) | Destination::Log | Destination::Null => BATCH,
+        };
         Self {
             name: name.to_owned(),
             patterns: vec!["**".to_owned()],
@@ -85,7 +89,7 @@ impl Route {
             retry: Retry::default(),
             dead: Dead::default(),
             start: Start::default(),
-            batch: BATCH_MAX,
+            batch,
             shards: 1,
         }
     }

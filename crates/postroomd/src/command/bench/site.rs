@@ -135,6 +135,7 @@ impl Site {
         };
         for (table, column) in [
             (Table::Cursor, "route"),
+            (Table::Down, "route"),
             (Table::Parked, "route"),
             (Table::Failed, "route"),
             (Table::Handled, "idempotency_key"),

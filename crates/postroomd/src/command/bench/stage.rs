@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
-use postroom::{Batch, Broker, Destination, DomainEvent as _, Filter, Mode, Receipt, Route, Start, To};
+use postroom::{BATCH_MAX, Batch, Broker, Destination, DomainEvent as _, Filter, Mode, Receipt, Route, Start, To};
 use uuid::Uuid;
 
 use crate::broker::BrokerAddress;
@@ -65,6 +65,7 @@ impl Stage {
         Ok(Route {
             filter: Filter::any_of([Paid::TYPE]),
             start: Start::Head,
+            batch: BATCH_MAX,
             ..Route::new(ROUTE, To::Destination(Arc::new(confirmed)))
         })
     }

@@ -1,0 +1,177 @@
+//! What a line writes down: progress, what it parked and gave up, and what it cannot reach.
+
+use std::time::Instant;
+
+use sea_orm::DatabaseTransaction;
+
+use super::{Line, Work};
+use crate::consumer;
+use crate::cursor;
+use crate::down::{self, Side};
+use crate::error::{Error, Result};
+use crate::judge::Settlement;
+use crate::outbox::Position;
+use crate::parked::{self, Parking};
+use crate::route::{Lane, Ordering, Source};
+use crate::settle::settle;
+use crate::table;
+use crate::vitals::Counts;
+
+impl Line {
+    /// Writes down why the destination cannot be reached, once for each reason.
+    pub(super) async fn went_down(&self, work: &mut Work, reason: String) -> Result<()> {
+        self.vitals.behind(&self.name, Some(&reason));
+        tracing::warn!(route = %self.route.name, reason, "destination unavailable");
+        work.probing = true;
+        if work.down.as_ref() != Some(&reason) {
+            self.record_down(work.epoch, &reason).await?;
+            work.down = Some(reason);
+        }
+        Ok(())
+    }
+
+    /// Something was answered by the destination, if only with a refusal: it is there.
+    fn answered(work: &mut Work, counts: Counts) {
+        if counts.delivered + counts.failed > 0 {
+            work.probing = false;
+        }
+    }
+
+    pub(super) async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, epoch).await?;
+        down::record(&tx, &self.shard, Side::Delivery, reason).await?;
+        commit(tx).await
+    }
+
+    /// Takes back what was written about a destination that was reached, or that nothing is left for.
+    pub(super) async fn came_up(&self, work: &mut Work) -> Result<()> {
+        if work.down.is_none() {
+            return Ok(());
+        }
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, work.epoch).await?;
+        down::clear(&tx, &self.shard, Side::Delivery).await?;
+        commit(tx).await?;
+        work.down = None;
+        Ok(())
+    }
+
+    /// Goes on behind entries that were all delivered, and writes that down when it is time.
+    pub(super) async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
+        work.position = position;
+        work.unsettled += counts.delivered;
+        Self::answered(work, counts);
+        self.vitals.moved(&self.name, counts);
+        self.settle_lazily(work, false).await
+    }
+
+    /// Writes down what was passed, before something is written that may fail: it would come again as often as that does.
+    pub(super) async fn settle_passed(&self, work: &mut Work) -> Result<()> {
+        if work.unsettled == 0 {
+            return Ok(()); // also whenever a subscriber's transaction is open
+        }
+        self.settle_lazily(work, true).await
+    }
+
+    pub(super) async fn settle_page(
+        &self,
+        work: &mut Work,
+        tx: Option<DatabaseTransaction>,
+        position: Position,
+        settlement: Settlement,
+    ) -> Result<()> {
+        self.settle_passed(work).await?;
+        let parked = settlement.park.len() as u64;
+        let counts = settlement.counts();
+        let soonest = settlement
+            .park
+            .iter()
+            .filter(|row| row.state == Parking::Retry)
+            .map(|row| row.delay)
+            .min();
+        let blocked: Vec<Lane> = settlement.blocked.clone();
+        let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
+        settle(&tx, &self.shard, lease, position, settlement).await?;
+        commit(tx).await?;
+        work.settled_to(position);
+        work.parked += parked;
+        Self::answered(work, counts);
+        if self.route.ordering != Ordering::None {
+            work.lanes.extend(blocked);
+        }
+        if let Some(delay) = soonest {
+            let due = Instant::now() + delay;
+            work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
+        }
+        self.vitals.moved(&self.name, counts);
+        Ok(())
+    }
+
+    pub(super) async fn settle_retried(
+        &self,
+        work: &mut Work,
+        tx: Option<DatabaseTransaction>,
+        settlement: Settlement,
+    ) -> Result<()> {
+        self.settle_passed(work).await?;
+        let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
+        let counts = Counts {
+            retried: counts.delivered + counts.failed,
+            ..counts
+        };
+        let letters = match &self.route.from {
+            Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
+            Source::Outbox => Vec::new(),
+        };
+        let lease = (work.epoch, self.route.ordering);
+        let tx = self.begun(tx).await?;
+        let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
+        work.next_due = parked::due_in(&tx, &self.shard)
+            .await?
+            .map(|wait| Instant::now() + wait);
+        if self.route.ordering == Ordering::Strict {
+            work.lanes = parked::lanes(&tx, &self.shard, self.route.ordering).await?;
+        }
+        commit(tx).await?;
+        work.settled_to(work.position);
+        work.parked = work.parked.saturating_sub(gone);
+        Self::answered(work, counts);
+        for key in freed {
+            work.lanes.remove(&Lane::Key(key));
+        }
+        match gone {
+            0 => self.vitals.tried(&self.name, counts),
+            _ => self.vitals.moved(&self.name, counts),
+        }
+        if let Source::Broker { broker, .. } = &self.route.from {
+            consumer::bury(&**broker, &letters).await;
+        }
+        Ok(())
+    }
+
+    /// The transaction that holds effects, or a new one.
+    pub(super) async fn begun(&self, tx: Option<DatabaseTransaction>) -> Result<DatabaseTransaction> {
+        match tx {
+            Some(tx) => Ok(tx),
+            None => table::begin_own(self.feed.outbox().db()).await,
+        }
+    }
+
+    /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
+    pub(super) async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
+        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
+            return Ok(());
+        }
+        let tx = table::begin_own(self.feed.outbox().db()).await?;
+        cursor::advance(&tx, &self.shard, work.epoch, work.position, work.unsettled).await?;
+        commit(tx).await?;
+        work.settled_to(work.position);
+        Ok(())
+    }
+}
+
+async fn commit(tx: DatabaseTransaction) -> Result<()> {
+    tx.commit().await.map_err(|source| Error::db("commit progress", source))
+}
