@@ -186,7 +186,8 @@ impl Shop {
 
     /// Lets nothing more come to a group.
     pub(crate) async fn pause(&self, group: &str) {
-        inspect::set_paused(&*self.fresh, group, true, "test").await.unwrap();
+        let is_paused = || async { inspect::set_paused(&*self.fresh, group, true, "test").await.is_ok() };
+        until("the route is there", is_paused).await;
     }
 
     async fn replays_running(&self) -> i64 {

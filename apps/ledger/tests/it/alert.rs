@@ -121,9 +121,8 @@ impl Watched {
     }
 
     async fn pause(&self, route: &str, is_paused: bool) {
-        inspect::set_paused(&*self.world.fresh, route, is_paused, "test")
-            .await
-            .unwrap();
+        let pause = || inspect::set_paused(&*self.world.fresh, route, is_paused, "test");
+        until("the route is there", || async { pause().await.is_ok() }).await;
     }
 
     /// What the page says of a rule.

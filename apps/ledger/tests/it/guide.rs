@@ -1,6 +1,7 @@
 //! The guide's walk-through, run as it stands.
 
 use postroom::inspect;
+use postroom_testkit::wait::until;
 use postroom_testkit::{fresh, walk};
 
 use crate::books;
@@ -27,9 +28,12 @@ async fn the_walk_through_says_what_the_guide_says() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_through_ends_when_nothing_comes() {
     let world = World::on(fresh::sqlite().await).await;
-    inspect::set_paused(&*world.fresh, "ledger-audit", true, "test")
-        .await
-        .unwrap();
+    let is_paused = || async {
+        inspect::set_paused(&*world.fresh, "ledger-audit", true, "test")
+            .await
+            .is_ok()
+    };
+    until("the route is there", is_paused).await;
     let at_once = format!("sleep() {{ :; }}\n{}", walk::blocks(GUIDE, "walk-through"));
     let walked = walk::run(&at_once, ("LEDGER", &format!("{}/ledger", world.client.0.0))).await;
     assert!(!walked.is_done, "{}", walked.said);
