@@ -53,7 +53,8 @@ async fn a_naive_id_is_right_on_sqlite() {
 async fn an_xmin_reader_disorders_keys() {
     let twin = fresh::postgres().await.behind(Twin::Xmin);
     let found = findings(&twin).await;
-    assert!(found.order_violations > 0 && found.lost == 0, "{found:?}");
+    // Somebody else's open transaction, in any database of the server, lets it come too late for the end of the run.
+    assert!(found.order_violations > 0, "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -114,7 +114,7 @@ async fn a_second_process_says_that_it_stands_by() {
         .await;
     let mut second = place.start(&["up"]).await;
     let said = second
-        .read_until("another process works the routes of this store")
+        .read_until("another process holds the routes of this store")
         .await;
     assert!(said.contains("stands by") && said.contains("process="), "{said}");
     second.stop().await;
