@@ -60,6 +60,14 @@ pub(crate) fn is_rebalancing(error: &KafkaError) -> bool {
     )
 }
 
+/// Whether the group has no coordinator at the moment: it moves to another broker, or the cluster has never had a group.
+pub(crate) fn is_moving(error: &KafkaError) -> bool {
+    matches!(
+        code(error),
+        Some(Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress)
+    )
+}
+
 fn kind(error: &KafkaError) -> ErrorKind {
     let Some(code) = code(error) else {
         return match error {

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use postroom::{Error, ErrorKind, Result, Start, Subscription};
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::client::{Shared, Voice, missing_words, partitions_of};
-use crate::error::{failed, is_rebalancing};
+use crate::error::{failed, is_moving, is_rebalancing};
 use crate::hand::{Hand, Place};
 use crate::member::{Consumer, Member};
 use crate::rebalance::Sharing;
@@ -27,6 +30,9 @@ const SETTINGS: [(&str, &str); 11] = [
     ("queued.max.messages.kbytes", "16384"),
     ("fetch.wait.max.ms", "250"),
 ];
+
+/// So long it is until a coordinator that is nowhere is looked for again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Joins a group.
 pub(crate) async fn join(
@@ -59,6 +65,26 @@ fn begin(shared: &Shared, group: &str, topics: &[String], start: Start) -> Resul
         .subscribe(&names)
         .map_err(|source| failed(format!("subscribe to {names:?}"), source))?;
     Ok((hand, consumer))
+}
+
+/// How far the group is. A coordinator that moves, or that a new cluster is about to name, is asked again meanwhile.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "runs on a thread that may block, like the question itself"
+)]
+pub(crate) fn committed<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &TopicPartitionList,
+    answer_max: Duration,
+) -> KafkaResult<TopicPartitionList> {
+    let deadline = Instant::now() + answer_max;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match consumer.committed_offsets(partitions.clone(), left) {
+            Err(error) if is_moving(&error) && left > PAUSE * 2 => thread::sleep(PAUSE),
+            answer => return answer,
+        }
+    }
 }
 
 /// How Kafka calls it.
@@ -112,9 +138,8 @@ impl<'a> Clerk<'a> {
                 partitions.add_partition(topic, number);
             }
         }
-        let committed = self.consumer.committed_offsets(partitions, self.shared.answer_max);
-        let committed =
-            committed.map_err(|source| failed(format!("ask how far the group {} is", self.group), source))?;
+        let committed = committed(&self.consumer, &partitions, self.shared.answer_max)
+            .map_err(|source| failed(format!("ask how far the group {} is", self.group), source))?;
         let offset_of = |offset| match offset {
             Offset::Offset(offset) => Some(offset),
             _ => None,

@@ -15,6 +15,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use crate::client::Voice;
 use crate::error::failed;
 use crate::hand::{Hand, Place};
+use crate::join::committed;
 
 /// So long a partition that is to go waits for what is handed out of it. The rest of the group goes on meanwhile.
 const FINISH_MAX: Duration = Duration::from_secs(20);
@@ -55,7 +56,7 @@ impl Sharing {
         if gained.count() == 0 {
             return Ok(starts);
         }
-        let committed = consumer.committed_offsets(gained.clone(), self.answer_max)?;
+        let committed = committed(consumer, gained, self.answer_max)?;
         for (place, offset) in committed.to_topic_map() {
             if offset != Offset::Invalid {
                 continue;

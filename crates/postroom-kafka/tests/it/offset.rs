@@ -194,3 +194,12 @@ async fn a_lost_offset_goes_on_with_what_comes_by_default() {
 async fn a_lost_offset_goes_on_with_the_oldest_message_if_one_wants() {
     assert_eq!(first_after_loss(Start::Beginning).await, 8);
 }
+
+/// A cluster names coordinators when its first groups ask for one, and a moment later they are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_groups_of_a_cluster_join() {
+    let (site, name) = (KafkaSite::private().await, name());
+    site.create_with(&name, 1, &[]).await;
+    let join = async |n| drop(site.join(&format!("{name}-{n}"), &name, Start::Head).await);
+    tokio::join!(join(0), join(1), join(2), join(3));
+}
