@@ -47,7 +47,8 @@ async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<
     let known = inbox::known(&tx, &keys).await?;
     let is_known = |(_, key): &(&Event, &String)| known.contains(*key);
     let repeated = events.iter().zip(&keys).filter(is_known).map(|(event, _)| event.id);
-    let mut first = recorded(&tx, &repeated.collect::<Vec<_>>()).await?;
+    let recorded = recorded(&tx, &repeated.collect::<Vec<_>>()).await?;
+    let mut first: HashMap<Uuid, &Event> = recorded.iter().map(|event| (event.id, event)).collect();
     let (mut fresh, mut fresh_keys) = (Vec::new(), Vec::new());
     for (event, key) in events.iter().zip(&keys) {
         match first.get(&event.id) {
@@ -55,7 +56,7 @@ async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<
             Some(_) => {}
             None if known.contains(key) => {} // it has left the outbox
             None => {
-                first.insert(event.id, event.clone());
+                first.insert(event.id, event);
                 fresh.push(event.clone());
                 fresh_keys.push(key.as_str());
             }
@@ -68,9 +69,9 @@ async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<
 }
 
 /// Those of these events that are kept, as they came first.
-async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<HashMap<Uuid, Event>> {
+async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<Vec<Event>> {
     let backend = tx.get_database_backend();
-    let mut events = HashMap::new();
+    let mut events = Vec::new();
     if ids.is_empty() {
         return Ok(events);
     }
@@ -88,8 +89,7 @@ async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<HashMap<Uuid
             .await
             .map_err(|source| Error::db("look for events that were accepted", source))?;
         for row in &rows {
-            let event = read_event(row, backend)?;
-            events.insert(event.id, event);
+            events.push(read_event(row, backend)?);
         }
     }
     Ok(events)

@@ -179,12 +179,13 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
 /// Removes letters that were decided on longer ago than `keep`, at most `batch`; answers how many.
 pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
     let tx = table::begin_own(db).await?;
+    // One that waits for a decision, if only again, has no such time.
+    let is_old = Expr::col("decided_at").lt(db_now_minus(tx.get_database_backend(), keep));
     let mut select = Query::select();
     select
         .column("dead_id")
         .from(table::named(&tx, Table::Failed))
-        .and_where(Expr::col("state").ne("dead"))
-        .and_where(Expr::col("decided_at").lt(db_now_minus(tx.get_database_backend(), keep)))
+        .and_where(is_old.clone())
         .limit(batch);
     let rows = tx
         .query_all(&select)
@@ -198,7 +199,7 @@ pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -
         let mut delete = Query::delete();
         delete
             .from_table(table::named(&tx, Table::Failed))
-            .and_where(Expr::col("state").ne("dead")) // one that failed again meanwhile waits anew
+            .and_where(is_old)
             .and_where(Expr::col("dead_id").is_in(dead_ids.iter().copied()));
         tx.execute(&delete)
             .await

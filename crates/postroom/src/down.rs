@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseTransaction};
-use time::OffsetDateTime;
 
 use crate::clock::{db_now, db_now_minus};
 use crate::cursor::{self, Shard};
@@ -29,7 +28,8 @@ pub(crate) enum Side {
 pub(crate) struct Down {
     pub(crate) shard: Shard,
     pub(crate) reason: String,
-    pub(crate) since: OffsetDateTime,
+    /// For how long.
+    pub(crate) down_s: f64,
 }
 
 impl Side {
@@ -102,10 +102,12 @@ pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard, side: Side) ->
 
 /// Everything that is out of reach, for longest first.
 pub(crate) async fn all(tx: &DatabaseTransaction) -> Result<Vec<Down>> {
+    let backend = tx.get_database_backend();
     let mut select = Query::select();
-    let newly_seen = Expr::col("seen_at").gt(db_now_minus(tx.get_database_backend(), FEED_MAX));
+    let newly_seen = Expr::col("seen_at").gt(db_now_minus(backend, FEED_MAX));
     select
         .columns(["route", "shard", "reason", "since"])
+        .expr_as(db_now(backend), "now")
         .from(table::named(tx, Table::Down))
         .and_where(Expr::col("side").ne(Side::Feed.name()).or(newly_seen))
         .order_by("since", Order::Asc);
@@ -121,7 +123,7 @@ pub(crate) async fn all(tx: &DatabaseTransaction) -> Result<Vec<Down>> {
                     number: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
                 },
                 reason: row.try_get("", "reason")?,
-                since: read_time(row, tx.get_database_backend(), "since")?,
+                down_s: (read_time(row, backend, "now")? - read_time(row, backend, "since")?).as_seconds_f64(),
             })
         })
         .collect()

@@ -348,13 +348,12 @@ async fn measure_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus], no
 }
 
 async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
-    let now = now(tx).await?;
     for down in down::all(tx).await? {
         let is_this = |status: &&mut RouteStatus| status.route == down.shard.route && status.shard == down.shard.number;
         let is_news = |status: &&mut RouteStatus| !status.is_paused && status.down.is_none();
         if let Some(status) = routes.iter_mut().find(is_this).filter(is_news) {
             status.down = Some(down.reason);
-            status.down_s = Some((now - down.since).as_seconds_f64());
+            status.down_s = Some(down.down_s);
         }
     }
     Ok(())

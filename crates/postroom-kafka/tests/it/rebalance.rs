@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Broker as _, ErrorKind, Message, Mode, Ordering, Start};
+use postroom_testkit::wait::until;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -63,12 +64,8 @@ async fn members_come_and_go_under_load() {
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let all = async {
-        while log.lock().await.iter().collect::<BTreeSet<_>>().len() < entries.len() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(90), all).await.unwrap();
+    let worked = || async { log.lock().await.iter().collect::<BTreeSet<_>>().len() };
+    until("everything is worked", || async { worked().await == entries.len() }).await;
     stops.iter().for_each(CancellationToken::cancel);
     while let Some(ended) = members.join_next().await {
         ended.unwrap();

@@ -3,7 +3,6 @@
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
@@ -12,6 +11,7 @@ use postroom::{
 use postroom_testkit::broker_suite::{self, Published, Site as _};
 use postroom_testkit::feed::Feed;
 use postroom_testkit::memory_broker::{Flaw, MemoryBroker};
+use postroom_testkit::wait::until;
 use postroom_testkit::{Change, Fresh, destination_suite, fresh, relay_suite};
 use tokio_util::sync::CancellationToken;
 
@@ -114,18 +114,14 @@ async fn nothing_is_published_before_the_groups_have_joined() {
         .route(subscriber.fed_by(broker, vec!["t".to_owned()], Filter::all()))
         .route(publish);
     let watch = async {
-        while counter.0.load(Ordering::Relaxed) < 3 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let watch = async {
-        let watched = tokio::time::timeout(Duration::from_secs(10), watch).await;
+        until("the group misses nothing", || async {
+            counter.0.load(Ordering::Relaxed) == 3
+        })
+        .await;
         stop.cancel();
-        watched
     };
-    let (ended, watched) = tokio::join!(relay.run(stop.clone()), watch);
+    let (ended, ()) = tokio::join!(relay.run(stop.clone()), watch);
     ended.unwrap();
-    watched.expect("the group misses nothing");
 }
 
 async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
@@ -150,19 +146,13 @@ async fn what_is_no_event_becomes_a_dead_letter() {
                 .await
                 .unwrap()
         };
-        while letters().await.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("both are dead letters", || async { letters().await.len() == 2 }).await;
+        stop.cancel();
         letters().await
     };
-    let watch = async {
-        let watched = tokio::time::timeout(Duration::from_secs(30), watch).await;
-        stop.cancel();
-        watched
-    };
-    let (ended, letters) = tokio::join!(relay, watch);
+    let (ended, mut letters) = tokio::join!(relay, watch);
     ended.unwrap();
-    let first = letters.unwrap().pop().unwrap();
+    let first = letters.pop().unwrap();
     assert_eq!(first.entry.event.event_type, "postroom.unreadable.v1");
     let shown = first.entry.event.payload.get();
     assert!(

@@ -1,7 +1,6 @@
 //! What a broker brings more than once, or brings and nobody can read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
@@ -10,11 +9,10 @@ use postroom::{
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::memory_broker::MemoryBroker;
+use postroom_testkit::wait::until_some;
 use postroom_testkit::{Fresh, fresh};
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
-
-const DEADLINE: Duration = Duration::from_secs(30);
 
 async fn handle(_tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     match event.decode::<String>()?.as_str() {
@@ -49,23 +47,18 @@ async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count:
     let route = subscriber.fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
-    let watch = async {
-        loop {
-            let status = inspect::status(&**fresh).await.unwrap();
-            if let Some(route) = status.routes.into_iter().find(|route| route.delivered == count) {
-                return route;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    let delivered = || async {
+        let status = inspect::status(&**fresh).await.unwrap();
+        status.routes.into_iter().find(|route| route.delivered == count)
     };
     let watch = async {
-        let watched = tokio::time::timeout(DEADLINE, watch).await;
+        let route = until_some("they are delivered", delivered).await;
         stop.cancel();
-        watched
+        route
     };
     let (ended, route) = tokio::join!(relay, watch);
     ended.unwrap();
-    route.unwrap()
+    route
 }
 
 /// A member that dies after it has parked a message and before it has acknowledged it gets it again.

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
+use postroom_testkit::wait::{until, until_some};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
 
 use crate::bench::{are_numbers, are_positive};
 use crate::broker::variable;
@@ -60,11 +60,7 @@ fn partitions(topic: &str) -> usize {
 
 /// The broker forgets a topic a moment after it said so.
 async fn is_gone_from_kafka(topic: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while partitions(topic) > 0 {
-        assert!(Instant::now() < deadline, "{topic} is still there");
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("the topic is gone", || async { partitions(topic) == 0 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,15 +135,8 @@ async fn a_bench_that_is_interrupted_removes_its_topic() {
     let place = Place::new();
     let flags = ["bench", "relay", "--to", &url, "--seconds", "600"];
     let child = place.command(&flags).spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    let made = loop {
-        let new = keys(&url).await.into_iter().find(|key| !before.contains(key));
-        if let Some(key) = new {
-            break key;
-        }
-        assert!(Instant::now() < deadline, "it makes no topic");
-        sleep(Duration::from_millis(20)).await;
-    };
+    let new = || async { keys(&url).await.into_iter().find(|key| !before.contains(key)) };
+    let made = until_some("it makes a topic", new).await;
     let pid = child.id().unwrap().to_string();
     let killed = tokio::process::Command::new("kill").args(["-s", "INT", &pid]).status();
     assert!(killed.await.unwrap().success());

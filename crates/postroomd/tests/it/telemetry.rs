@@ -8,15 +8,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
+use postroom_testkit::wait::until;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
 use crate::harness::Place;
 
@@ -64,12 +63,6 @@ async fn one_trace_shows_the_way_of_an_event_through_a_broker() {
     let (code, placed) = up.request_with("POST", "/hello/orders", &headers, order).await;
     assert_eq!(code, 201, "{placed}");
     let wanted: BTreeSet<String> = ["request", "deliver", "handle"].map(str::to_owned).into();
-    let all = async {
-        while !wanted.is_subset(&names(&spans)) {
-            sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let came = timeout(Duration::from_secs(30), all).await;
-    assert!(came.is_ok(), "only {:?}", names(&spans));
+    until("every step has its span", || async { wanted.is_subset(&names(&spans)) }).await;
     up.stop().await;
 }
