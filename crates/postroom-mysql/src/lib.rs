@@ -46,7 +46,7 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Mysql {
     pool: MySqlPool,
-    /// The same pool as SeaORM sees it.
+    /// Connections of the platform's own: their sessions have limits that would end an application's transactions.
     db: DatabaseConnection,
     /// The last number of the log that is known to be on disk.
     durable: AtomicI64,
@@ -82,10 +82,16 @@ impl Mysql {
         Ok(Self::from_pool(pool))
     }
 
-    /// Works on a pool that is already there. The sequencer opens one more connection with the pool's options.
+    /// Works on a pool that is already there, and opens connections of its own with the pool's options: at most as many again,
+    /// and one for the sequencer.
     pub fn from_pool(pool: MySqlPool) -> Self {
+        let own = pool
+            .options()
+            .clone()
+            .min_connections(0)
+            .connect_lazy_with((*pool.connect_options()).clone());
         Self {
-            db: SqlxMySqlConnector::from_sqlx_mysql_pool(pool.clone()),
+            db: SqlxMySqlConnector::from_sqlx_mysql_pool(own),
             pool,
             durable: AtomicI64::new(0),
             page_rows: AtomicUsize::new(usize::MAX),

@@ -1,5 +1,6 @@
 //! The pulse: one cheap question, and a step of the sequencer when its answer asks for one.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use postroom::{Pulse, Result};
@@ -62,6 +63,10 @@ impl Probe {
 impl Mysql {
     pub(crate) async fn beat(&self) -> Result<Pulse> {
         let probe = Probe::ask(&self.pool).await?;
+        if probe.next_seq < self.durable() {
+            // Another copy of the log answers now: a standby that knew less, or one that was restored.
+            self.durable.store(probe.durable_seq, Ordering::Release);
+        }
         self.learn(probe.durable_seq);
         let more = if probe.has_work() {
             self.sequence(&probe).await?

@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, Headers, PAGE_BYTES, Page, Position, Result};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, stored};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use time::PrimitiveDateTime;
@@ -128,8 +126,8 @@ fn read_entry(row: &MySqlRow) -> Result<Entry> {
         source: row.try_get("source").map_err(broken)?,
         aggregate_type: row.try_get("aggregate_type").map_err(broken)?,
         aggregate_id: row.try_get("aggregate_id").map_err(broken)?,
-        payload: read_payload(id, row.try_get("payload").map_err(broken)?)?,
-        headers: read_headers(row.try_get("headers").map_err(broken)?),
+        payload: stored::payload(row.try_get("payload").map_err(broken)?)?,
+        headers: stored::headers(row.try_get("headers").map_err(broken)?),
         occurred_at: occurred_at.assume_utc(),
     };
     Ok(Entry {
@@ -143,64 +141,9 @@ fn broken(source: sqlx::Error) -> Error {
     db("read an entry of the outbox", source)
 }
 
-/// The payload as it was stored. MariaDB takes some text for JSON that is not (`1.`, `"\q"`); as a JSON string it
-/// reaches its receiver, who can refuse it, instead of stopping everything behind it.
-fn read_payload(id: i64, text: &str) -> Result<Box<RawValue>> {
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(payload) => Ok(payload.to_owned()),
-        Err(error) => {
-            tracing::warn!(entry = id, %error, "the payload is not JSON; delivering its text as a JSON string");
-            Ok(serde_json::value::to_raw_value(text)?)
-        }
-    }
-}
-
-/// The headers; what another language stored as something else than a string comes as its JSON text.
-fn read_headers(text: &str) -> Headers {
-    serde_json::from_str(text).unwrap_or_else(|_| match serde_json::from_str(text) {
-        Ok(Value::Object(pairs)) => pairs
-            .into_iter()
-            .map(|(name, value)| (name, header_text(value)))
-            .collect(),
-        _ => Headers::new(),
-    })
-}
-
-fn header_text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_that_only_the_database_takes_for_json_still_comes_through() {
-        let check = |stored: &str, expected: &str| assert_eq!(read_payload(1, stored).unwrap().get(), expected);
-        check(r#"{"a":  1.0}"#, r#"{"a":  1.0}"#);
-        check("1.", r#""1.""#);
-        check(r#""\q""#, r#""\"\\q\"""#);
-    }
-
-    #[test]
-    fn headers_of_other_languages_become_text() {
-        let check = |stored: &str, expected: &[(&str, &str)]| {
-            let expected: Headers = expected
-                .iter()
-                .map(|(name, value)| ((*name).into(), (*value).into()))
-                .collect();
-            assert_eq!(read_headers(stored), expected);
-        };
-        check(r#"{"a":"b"}"#, &[("a", "b")]);
-        check(
-            r#"{"a":1,"b":"c","d":{"e":null}}"#,
-            &[("a", "1"), ("b", "c"), ("d", r#"{"e":null}"#)],
-        );
-        check("[1]", &[]);
-    }
 
     #[test]
     fn large_rows_make_short_pages() {

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, Headers, PAGE_BYTES, Page, Position, Result};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, stored};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -220,24 +218,11 @@ fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
             source: row.try_get(3)?,
             aggregate_type: row.try_get(4)?,
             aggregate_id: row.try_get(5)?,
-            payload: RawValue::from_string(row.try_get(6)?).map_err(|source| sqlx::Error::Decode(source.into()))?,
-            headers: headers(row.try_get(7)?),
+            payload: stored::payload(row.try_get(6)?).map_err(|source| sqlx::Error::Decode(source.into()))?,
+            headers: stored::headers(row.try_get(7)?),
             occurred_at: row.try_get(8)?,
         },
         created_at: row.try_get(9)?,
-    })
-}
-
-/// Headers are strings, but SQL can insert anything: other values are kept as their JSON text, what is no object is
-/// left out.
-fn headers(json: &str) -> Headers {
-    serde_json::from_str(json).unwrap_or_else(|_| {
-        let values: serde_json::Map<String, Value> = serde_json::from_str(json).unwrap_or_default();
-        let text = |value: Value| match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        values.into_iter().map(|(name, value)| (name, text(value))).collect()
     })
 }
 

@@ -1,8 +1,7 @@
 //! Reading the log. Why the order is right stands in `sql/read.sql`.
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, clock};
-use serde_json::value::RawValue;
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, clock, stored};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqlitePool};
 use uuid::Uuid;
@@ -66,8 +65,8 @@ fn entry(row: &SqliteRow) -> Result<Entry> {
         source: text(row, 3)?,
         aggregate_type: text(row, 4)?,
         aggregate_id: text(row, 5)?,
-        payload: RawValue::from_string(text(row, 6)?).map_err(unreadable(row))?,
-        headers: serde_json::from_str(&text(row, 7)?).map_err(unreadable(row))?,
+        payload: stored::payload(&text(row, 6)?)?,
+        headers: stored::headers(&text(row, 7)?),
         occurred_at: clock::parse_sqlite_stamp(&text(row, 8)?)?,
     };
     Ok(Entry {

@@ -27,6 +27,7 @@ macro_rules! relay_suite {
         }
         $crate::relay_suite!($fresh; deliver:
             a_redelivery_has_no_second_effect
+            a_cursor_that_was_set_back_is_followed
             a_begin_that_is_cut_off_leaves_no_transaction_open
             an_event_sent_again_is_accepted_once
             shards_share_a_route_and_keep_its_keys_in_order

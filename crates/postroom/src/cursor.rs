@@ -230,31 +230,49 @@ pub(crate) async fn positions(tx: &DatabaseTransaction, route: &str) -> Result<V
         .collect()
 }
 
-/// Writes progress, if the lease is still ours: this row lock is the fence of everything else in the transaction.
-pub(crate) async fn advance(
-    tx: &DatabaseTransaction,
-    shard: &Shard,
-    epoch: i64,
-    position: Position,
-    delivered: u64,
-) -> Result<()> {
+/// A move of a cursor, under a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Move {
+    pub(crate) epoch: i64,
+    /// Where it was last seen.
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+}
+
+/// Writes progress, if the lease is still ours and the cursor is where it was: this row lock is the fence of everything else in
+/// the transaction. A cursor that is elsewhere was set back with its database, by a restore or a standby that knew less.
+pub(crate) async fn advance(tx: &DatabaseTransaction, shard: &Shard, step: Move, delivered: u64) -> Result<()> {
     let backend = tx.get_database_backend();
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
-        .value("position", position.to_string())
+        .value("position", step.to.to_string())
         .value("settled_at", db_now(backend))
         .value("delivered", plus(delivered))
         .and_where(at(shard))
-        .and_where(Expr::col("epoch").eq(epoch));
+        .and_where(Expr::col("epoch").eq(step.epoch))
+        .and_where(Expr::col("position").eq(step.from.to_string()));
     let moved = tx
         .execute(&update)
         .await
         .map_err(|source| Error::db("write progress", source))?;
-    if moved.rows_affected() == 0 {
-        return Err(deposed(shard));
+    match moved.rows_affected() {
+        0 => Err(stopped(tx, shard, step).await?),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Why a cursor did not move.
+async fn stopped(tx: &DatabaseTransaction, shard: &Shard, step: Move) -> Result<Error> {
+    let cursor = read(tx, shard).await?;
+    if cursor.epoch != step.epoch {
+        return Ok(deposed(shard));
+    }
+    let says = format!(
+        "the cursor of route {:?} shard {} is at {} and not at {}: the database was set back; going on from there",
+        shard.route, shard.number, cursor.position, step.from
+    );
+    Ok(Error::new(ErrorKind::Conflict, says))
 }
 
 /// Counts what a route that a broker feeds has delivered: its progress is the broker's to keep.

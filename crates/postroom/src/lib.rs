@@ -43,6 +43,7 @@ mod retry;
 mod route;
 mod schedule;
 mod settle;
+pub mod stored;
 mod subscriber;
 pub mod table;
 mod task;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use self::delivery::{all_unavailable, pair};
 use crate::backoff::Backoff;
 use crate::clock;
-use crate::cursor::{self, Lease, Shard};
+use crate::cursor::{self, Lease, Move, Shard};
 use crate::destination::Receipt;
 use crate::down::{self, Side};
 use crate::error::{ErrorKind, Result};
@@ -370,6 +370,15 @@ impl Line {
 }
 
 impl Work {
+    /// From where the cursor is to where it should be.
+    fn step(&self, to: Position) -> Move {
+        Move {
+            epoch: self.epoch,
+            from: self.settled,
+            to,
+        }
+    }
+
     fn settled_to(&mut self, position: Position) {
         self.position = position;
         self.settled = position;

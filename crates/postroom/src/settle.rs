@@ -2,12 +2,11 @@
 
 use sea_orm::DatabaseTransaction;
 
-use crate::cursor::{self, Shard};
+use crate::cursor::{self, Move, Shard};
 use crate::dead;
 use crate::error::Result;
 use crate::event::Key;
 use crate::judge::Settlement;
-use crate::outbox::Position;
 use crate::parked;
 use crate::route::Ordering;
 use std::collections::HashSet;
@@ -18,12 +17,11 @@ use std::collections::HashSet;
 pub(crate) async fn settle(
     tx: &DatabaseTransaction,
     shard: &Shard,
-    lease: (i64, Ordering),
-    position: Position,
+    step: Move,
+    ordering: Ordering,
     settlement: Settlement,
 ) -> Result<HashSet<Key>> {
-    let (epoch, ordering) = lease;
-    cursor::advance(tx, shard, epoch, position, settlement.delivered).await?;
+    cursor::advance(tx, shard, step, settlement.delivered).await?;
     parked::insert(tx, shard, "log", &settlement.park).await?;
     parked::remove(tx, &shard.route, &settlement.unpark).await?;
     for row in &settlement.change {

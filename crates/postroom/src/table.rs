@@ -2,7 +2,6 @@
 //!
 //! PostgreSQL keeps them in the schema `postroom`, the others under the prefix `postroom_`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, TableRef};
@@ -10,15 +9,14 @@ use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
     SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
-use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::clock::{read_stamp, stamp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Event, Headers};
+use crate::event::Event;
 use crate::outbox::Entry;
-use crate::task;
+use crate::{stored, task};
 
 /// A table of the platform.
 #[derive(Clone, Copy, Debug)]
@@ -211,30 +209,10 @@ pub(crate) fn read_event(row: &QueryResult, backend: DbBackend) -> Result<Event>
         source: row.try_get("", "source")?,
         aggregate_type: row.try_get("", "aggregate_type")?,
         aggregate_id: row.try_get("", "aggregate_id")?,
-        payload: read_payload(row.try_get("", "payload")?)?,
-        headers: read_headers(&row.try_get::<String>("", "headers")?),
+        payload: stored::payload(&row.try_get::<String>("", "payload")?)?,
+        headers: stored::headers(&row.try_get::<String>("", "headers")?),
         occurred_at: read_time(row, backend, "occurred_at")?,
     })
-}
-
-/// Text that a database took for JSON and Rust does not is passed on as a JSON string: no row may stop a line.
-fn read_payload(text: String) -> Result<Box<RawValue>> {
-    match RawValue::from_string(text.clone()) {
-        Ok(payload) => Ok(payload),
-        Err(_not_json) => Ok(serde_json::value::to_raw_value(&text)?),
-    }
-}
-
-/// Headers that somebody wrote with SQL may hold other values than text.
-fn read_headers(text: &str) -> Headers {
-    let headers: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-    headers
-        .into_iter()
-        .map(|(name, value)| match value {
-            serde_json::Value::String(value) => (name, value),
-            other => (name, other.to_string()),
-        })
-        .collect()
 }
 
 /// Reads an entry whose number stands in the column `id`.

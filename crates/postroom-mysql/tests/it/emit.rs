@@ -1,7 +1,9 @@
 //! Emitting from Rust: in the caller's transaction, in order, byte for byte.
 
-use postroom::{DomainEvent, Event, Headers, Outbox, Position, parse_payload};
+use postroom::{DomainEvent, Event, Headers, Outbox, Position, inspect, parse_payload};
+use postroom_mysql::Mysql;
 use serde::Serialize;
+use sqlx::mysql::MySqlPoolOptions;
 
 use crate::fresh::{Fresh, append, drain_after, event, keys};
 
@@ -191,5 +193,22 @@ async fn an_event_that_is_stored_cannot_be_changed() {
         change("postroom_audit_events").await.contains("immutable"),
         "in the archive"
     );
+    fresh.gone().await;
+}
+
+/// What the platform sets for its own sessions would end an application's transaction that rests for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_applications_connections_are_left_as_they_are() {
+    let fresh = Fresh::migrated().await;
+    let pool = MySqlPoolOptions::new()
+        .max_connections(1)
+        .connect(&fresh.url)
+        .await
+        .unwrap();
+    let limit = || sqlx::query_scalar::<_, i64>("select cast(@@idle_transaction_timeout as signed)").fetch_one(&pool);
+    let before = limit().await.unwrap();
+    let store = Mysql::from_pool(pool.clone());
+    inspect::set_paused(&store, "nowhere", true, "test").await.unwrap_err();
+    assert_eq!(limit().await.unwrap(), before);
     fresh.gone().await;
 }

@@ -1,6 +1,7 @@
 //! Nothing is skipped, keys keep their order, nobody waits, positions last.
 
 use postroom::{Event, Outbox, PAGE_BYTES, Position, parse_payload};
+use postroom_mysql::Mysql;
 
 use crate::fresh::{Fresh, append, event, eventually, keys, keys_after, settle};
 
@@ -172,5 +173,33 @@ async fn a_position_behind_the_end_of_a_restored_log_goes_back_to_its_end() {
     );
     fresh.commit("2").await;
     assert_eq!(keys_after(&fresh.store, page.next).await.0, ["2"]);
+    fresh.gone().await;
+}
+
+/// A standby that knew less takes over: its new events have numbers that were read before, under other events.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_ends_earlier_now_is_read_from_there() {
+    let fresh = Fresh::migrated().await;
+    let reader = fresh.second().await; // never the sequencer
+    for n in 0..5 {
+        fresh.commit(&n.to_string()).await;
+    }
+    let knows = async |sequencer: &Mysql, end: i64| {
+        settle(sequencer).await;
+        settle(&reader).await == end
+    };
+    eventually("it knows of all", async || knows(&fresh.store, 5).await).await;
+    fresh.run("delete from postroom_outbox where id > 3").await;
+    fresh
+        .run("update postroom_sequencer set next_seq = 3, durable_seq = 3, epoch = epoch + 1, owner = '', expires_at = '1970-01-01'")
+        .await;
+    let standby = fresh.second().await;
+    fresh.commit("new").await;
+    eventually("it knows the new end", async || knows(&standby, 4).await).await;
+    let third = Position {
+        id: 3,
+        ..Position::START
+    };
+    assert_eq!(keys_after(&reader, third).await.0, ["new"]);
     fresh.gone().await;
 }

@@ -253,3 +253,19 @@ async fn text_that_is_not_utf8_is_read_with_the_broken_character_replaced() {
     assert_eq!(crate::names(&page), ["a\u{fffd}b", "next"]);
     assert_eq!(page.entries[0].event.payload.get(), "\"\u{fffd}\"");
 }
+
+/// SQLite takes half a character for JSON, as JavaScript writes a string that it has cut.
+#[tokio::test]
+async fn headers_that_cannot_be_read_are_left_out() {
+    let fixture = Fixture::new().await;
+    fixture
+        .sql(
+            r#"insert into postroom_outbox (event_type, aggregate_type, aggregate_id, payload, headers)
+             values ('a.b', 'a', 'cut', '"\ud800"', '{"note":"\ud800"}')"#,
+        )
+        .await;
+    fixture.commit(&[event("next")]).await;
+    let page = fixture.store.read(Position::START, 10).await.unwrap();
+    assert_eq!(crate::names(&page), ["cut", "next"]);
+    assert!(page.entries[0].event.headers.is_empty());
+}

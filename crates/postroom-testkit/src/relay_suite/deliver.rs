@@ -84,6 +84,23 @@ pub async fn a_redelivery_has_no_second_effect(fresh: Fresh) {
     office.stop().await;
 }
 
+/// A database that is set back under a running relay, as by a standby that knew less, is followed back.
+pub async fn a_cursor_that_was_set_back_is_followed(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.emit(&[("a", "one"), ("a", "two")]).await;
+    office.expect("s", &["one", "two"]).await;
+    let prefix = office.prefix();
+    office.execute("delete from suite_effect").await;
+    office.execute(&format!("delete from {prefix}event_handled")).await;
+    office
+        .execute(&format!("update {prefix}outbox_cursor set position = '0:0:0'"))
+        .await;
+    office.emit(&[("a", "three")]).await;
+    office.expect("s", &["one", "two", "three"]).await;
+    office.stop().await;
+}
+
 /// A relay that ends in the middle of its work, again and again, loses and doubles nothing.
 pub async fn a_relay_killed_in_the_middle_loses_and_doubles_nothing(fresh: Fresh) {
     let mut office = Office::open(fresh).await;

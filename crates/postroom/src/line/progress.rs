@@ -91,9 +91,8 @@ impl Line {
             .map(|row| row.delay)
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
-        let lease = (work.epoch, self.route.ordering);
         let tx = self.begun(tx).await?;
-        settle(&tx, &self.shard, lease, position, settlement).await?;
+        settle(&tx, &self.shard, work.step(position), self.route.ordering, settlement).await?;
         commit(tx).await?;
         work.settled_to(position);
         work.parked += parked;
@@ -125,9 +124,9 @@ impl Line {
             Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
             Source::Outbox => Vec::new(),
         };
-        let lease = (work.epoch, self.route.ordering);
+        let (step, ordering) = (work.step(work.position), self.route.ordering);
         let tx = self.begun(tx).await?;
-        let freed = settle(&tx, &self.shard, lease, work.position, settlement).await?;
+        let freed = settle(&tx, &self.shard, step, ordering, settlement).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
@@ -165,7 +164,7 @@ impl Line {
             return Ok(());
         }
         let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::advance(&tx, &self.shard, work.epoch, work.position, work.unsettled).await?;
+        cursor::advance(&tx, &self.shard, work.step(work.position), work.unsettled).await?;
         commit(tx).await?;
         work.settled_to(work.position);
         Ok(())
