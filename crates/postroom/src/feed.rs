@@ -161,10 +161,21 @@ impl Feed {
     }
 }
 
+/// About how many bytes an entry takes in memory.
+fn weight(entry: &Entry) -> usize {
+    let event = &entry.event;
+    let headers = event.headers.iter();
+    let headers: usize = headers
+        .map(|(name, value)| 2 * size_of::<String>() + name.len() + value.len())
+        .sum();
+    let key = event.event_type.len() + event.source.len() + event.aggregate_type.len() + event.aggregate_id.len();
+    size_of::<Entry>() + event.payload.get().len() + headers + key
+}
+
 impl Held {
     async fn read(outbox: &dyn Outbox, after: Position) -> Result<Self> {
         let page = outbox.read(after, BATCH_MAX).await?;
-        let bytes = page.entries.iter().map(|entry| entry.event.payload.get().len()).sum();
+        let bytes = page.entries.iter().map(weight).sum();
         Ok(Self { page, bytes })
     }
 

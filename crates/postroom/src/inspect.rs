@@ -302,7 +302,7 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
 }
 
 async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
-    for (route, shard, state, rows) in count_states(tx, Table::Parked).await? {
+    for (route, shard, state, rows) in count_states(tx, Table::Parked, &["retry", "held", "wait"]).await? {
         let Some(status) = routes
             .iter_mut()
             .find(|status| status.route == route && status.shard == shard)
@@ -360,10 +360,10 @@ async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Resul
 }
 
 async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
-    for (route, shard, state, rows) in count_states(tx, Table::Failed).await? {
+    for (route, shard, _, rows) in count_states(tx, Table::Failed, &["dead"]).await? {
         if let Some(status) = routes
             .iter_mut()
-            .find(|status| status.route == route && status.shard == shard && state == "dead")
+            .find(|status| status.route == route && status.shard == shard)
         {
             status.dead = rows;
         }
@@ -371,12 +371,18 @@ async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Res
     Ok(())
 }
 
-async fn count_states(tx: &DatabaseTransaction, table: Table) -> Result<Vec<(String, u32, String, u64)>> {
+/// Counts rows in these states, which an index finds: decided letters may be many.
+async fn count_states(
+    tx: &DatabaseTransaction,
+    table: Table,
+    states: &[&str],
+) -> Result<Vec<(String, u32, String, u64)>> {
     let mut select = Query::select();
     select
         .columns(["route", "shard", "state"])
         .expr_as(Expr::cust("count(*)"), "entries")
         .from(table::named(tx, table))
+        .and_where(Expr::col("state").is_in(states.iter().copied()))
         .group_by_columns(["route", "shard", "state"]);
     let rows = tx
         .query_all(&select)
