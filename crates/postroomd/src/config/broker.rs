@@ -1,6 +1,6 @@
 //! `[brokers]`: where each broker is, who may listen in, and how it is used.
 
-use postroom::{Identity, Result, Tls};
+use postroom::{Identity, Result, Start, Tls};
 use postroom_kafka::{Kafka, Login, Mechanism, Security};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
@@ -34,6 +34,8 @@ pub(crate) struct Broker<O> {
 pub(crate) struct KafkaOptions {
     pub(crate) sasl: Option<Login>,
     pub(crate) is_transactional: bool,
+    /// Where a group goes on whose offset is not in the topic any more.
+    pub(crate) lost: Start,
     /// Of topics that `postroom topics apply` creates.
     pub(crate) partitions: i32,
     pub(crate) replication: i32,
@@ -52,6 +54,7 @@ impl Default for KafkaOptions {
         Self {
             sasl: None,
             is_transactional: false,
+            lost: Start::Head,
             partitions: 3,
             replication: 1,
         }
@@ -83,6 +86,7 @@ impl Broker<KafkaOptions> {
     pub(crate) fn open(&self) -> Result<Option<Kafka>> {
         let Some(url) = &self.url else { return Ok(None) };
         let mut options = postroom_kafka::Options::new(url.secret().replacen("kafka+ssl:", "kafka:", 1));
+        options.lost = self.options.lost;
         options.security = Security {
             login: self.options.sasl.clone(),
             tls: url.is_encrypted().then(|| self.tls.clone()),
@@ -213,6 +217,7 @@ fn read_kafka(section: &mut Section<'_>) -> KafkaOptions {
                 value::one_of(&[("idempotent", false), ("transactional", true)]),
             )
             .unwrap_or(default.is_transactional),
+        lost: section.take("lost", value::start).unwrap_or(default.lost),
         partitions: section
             .take("partitions", value::number(1..=10_000))
             .unwrap_or(default.partitions),
@@ -277,6 +282,8 @@ fn read_redis(section: &mut Section<'_>) -> postroom_redis::Options {
 mod tests {
     use std::time::Duration;
 
+    use postroom::Start;
+
     use super::super::Config;
 
     fn read(toml: &str) -> anyhow::Result<Config> {
@@ -291,6 +298,7 @@ mod tests {
             url = "kafka://a:1,b:2"
             prefix = "shop-"
             producer = "transactional"
+            lost = "beginning"
             partitions = 12
             replication = 3
             sasl = { mechanism = "plain", username = "me", password = "hush" }
@@ -310,8 +318,8 @@ mod tests {
         let brokers = config.unwrap().brokers;
         let kafka = &brokers.kafka.options;
         assert_eq!(
-            (kafka.is_transactional, kafka.partitions, kafka.replication),
-            (true, 12, 3)
+            (kafka.is_transactional, kafka.lost, kafka.partitions, kafka.replication),
+            (true, Start::Beginning, 12, 3)
         );
         let sasl = kafka.sasl.as_ref().unwrap();
         assert_eq!((sasl.user.as_str(), sasl.password.as_str()), ("me", "hush"));

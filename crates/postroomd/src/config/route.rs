@@ -184,12 +184,7 @@ fn read_one(section: &mut Section<'_>) -> Route {
         dead: section
             .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
             .unwrap_or_default(),
-        start: section
-            .take(
-                "start",
-                value::one_of(&[("beginning", Start::Beginning), ("head", Start::Head)]),
-            )
-            .unwrap_or_default(),
+        start: section.take("start", value::start).unwrap_or_default(),
         batch: section.take("batch", batch).unwrap_or(default.batch),
         shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
         name,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use postroom::Start;
 use time::Time;
 use time::macros::format_description;
 use toml::Value;
@@ -128,6 +129,11 @@ pub(super) fn one_of<T: Copy>(choices: &[(&'static str, T)]) -> impl Fn(&Value) 
             must_be(&names.join(" | "), value)
         })
     }
+}
+
+/// Where to begin.
+pub(super) fn start(value: &Value) -> Result<Start, String> {
+    one_of(&[("beginning", Start::Beginning), ("head", Start::Head)])(value)
 }
 
 /// A whole number within limits.
