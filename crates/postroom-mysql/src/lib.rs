@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{
+    Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
+};
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -127,30 +129,30 @@ impl Outbox for Mysql {
     }
 
     async fn pulse(&self) -> Result<Pulse> {
-        self.beat().await
+        answered(self.beat()).await
     }
 
     async fn read(&self, after: Position, limit: usize) -> Result<Page> {
-        self.page(after, limit).await
+        answered(self.page(after, limit)).await
     }
 
     async fn head(&self) -> Result<Position> {
-        self.end().await
+        answered(self.end()).await
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64> {
-        self.remove(prune).await
+        answered(self.remove(prune)).await
     }
 }
 
 #[async_trait]
 impl Inspect for Mysql {
     async fn backlog(&self, after: Position) -> Result<u64> {
-        self.count_behind(after).await
+        answered(self.count_behind(after)).await
     }
 
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
-        self.list_open().await
+        answered(self.list_open()).await
     }
 }
 

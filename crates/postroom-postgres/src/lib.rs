@@ -16,10 +16,9 @@ mod read;
 mod rebase;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered};
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::pool::PoolConnection;
 use sqlx::{Executor, PgPool};
@@ -30,9 +29,6 @@ pub use migration::MIGRATIONS;
 use connect::Pools;
 use error::driver;
 use read::PageRows;
-
-/// Longer than any statement of ours should take: a server that vanished without a word is given up then.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The store on PostgreSQL.
 #[derive(Debug)]
@@ -142,11 +138,4 @@ impl Inspect for Postgres {
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
         answered(inspect::open_transactions(self)).await
     }
-}
-
-async fn answered<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(ANSWER_MAX, work).await.unwrap_or_else(|late| {
-        let waited = format!("PostgreSQL has not answered for {} s", ANSWER_MAX.as_secs());
-        Err(Error::caused(ErrorKind::Unavailable, waited, late))
-    })
 }

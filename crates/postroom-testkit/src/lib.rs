@@ -7,6 +7,7 @@
 //! read what we published. `postroom verify` is the same workload and the same checker.
 
 pub mod broker_suite;
+pub mod cable;
 pub mod certificate;
 pub mod client;
 pub mod destination_suite;

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, KEY_BYTES_MAX};
 use crate::judge::{Judge, Settlement};
 use crate::kept;
-use crate::outbox::{Entry, Outbox, Pulse};
+use crate::outbox::{Entry, Outbox, Pulse, answered};
 use crate::parked::{self, Parked};
 use crate::pulse::Heart;
 use crate::route::{Lanes, Route, Source, Start, To};
@@ -244,16 +244,17 @@ impl Consumer {
     /// to wait.
     async fn turn(&self, items: &[Item]) -> Result<usize> {
         let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
-        let lanes = parked::lanes_of(self.outbox.db(), &self.shard(), self.route.ordering, &entries).await?;
+        let (db, shard) = (self.outbox.db(), self.shard());
+        let lanes = answered(parked::lanes_of(db, &shard, self.route.ordering, &entries)).await?;
         let send: Vec<&Entry> = items
             .iter()
             .filter(|item| self.is_sent(item, &lanes))
             .map(|item| &item.entry)
             .collect();
         let (receipts, tx) = if send.is_empty() {
-            (Vec::new(), table::begin_own(self.outbox.db()).await?)
+            (Vec::new(), table::begin_own(db).await?)
         } else {
-            self.subscriber.handle(self.outbox.db(), &send).await?
+            self.subscriber.handle(db, &send).await?
         };
         let judged = self.pair(items, receipts, &lanes);
         let judge = Judge {
@@ -269,10 +270,13 @@ impl Consumer {
         if settled == 0 {
             return Ok(0);
         }
-        let dead = self.settle(&tx, items, settlement).await?;
-        tx.commit()
-            .await
-            .map_err(|source| Error::db("commit what was consumed", source))?;
+        let dead = answered(async {
+            let dead = self.settle(&tx, items, settlement).await?;
+            let committed = tx.commit().await;
+            committed.map_err(|source| Error::db("commit what was consumed", source))?;
+            Ok(dead)
+        })
+        .await?;
         self.vitals.moved(&self.name(), counts);
         bury(&*self.broker, &self.letters(items, &dead)).await;
         Ok(settled)

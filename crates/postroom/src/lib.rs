@@ -68,7 +68,7 @@ pub use event::{
 };
 pub use job::{Job, JobStatus, When};
 pub use migration::Migration;
-pub use outbox::{Entry, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Position, Prune, Pulse};
+pub use outbox::{Entry, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Position, Prune, Pulse, answered};
 pub use parked::{Parked, Parking};
 pub use prefixed::Prefixed;
 pub use relay::Relay;

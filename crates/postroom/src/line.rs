@@ -19,7 +19,7 @@ use crate::down::{self, Side};
 use crate::error::{ErrorKind, Result};
 use crate::feed::{Feed, Slice};
 use crate::judge::Judge;
-use crate::outbox::{Entry, Position, Pulse};
+use crate::outbox::{Entry, Position, Pulse, answered};
 use crate::parked::{self, Parked};
 use crate::route::{Lanes, Ordering, Route};
 use crate::table;
@@ -124,7 +124,7 @@ impl Line {
         let mut work: Option<Work> = None;
         while !stop.is_cancelled() && self.is_ours(epoch) {
             let turn = match &mut work {
-                None => match self.load(epoch).await {
+                None => match answered(self.load(epoch)).await {
                     Ok(loaded) => {
                         work = Some(loaded);
                         continue;
@@ -229,7 +229,7 @@ impl Line {
         let signal = self.pulse.borrow_and_update().signal;
         if signal != work.signal {
             self.settle_lazily(work, true).await?;
-            *work = self.load(work.epoch).await?;
+            *work = answered(self.load(work.epoch)).await?;
         }
         if !self.is_live() {
             return Ok(Turn::Idle); // the keeper renews or somebody else takes over

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::clock::{read_stamp, stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::outbox::Entry;
+use crate::outbox::{Entry, answered};
 use crate::{stored, task};
 
 /// A table of the platform.
@@ -119,10 +119,10 @@ pub(crate) async fn begin_limited(db: &DatabaseConnection, idle: Option<Duration
 
 async fn begin_whole(db: &DatabaseConnection, options: TransactionOptions) -> Result<DatabaseTransaction> {
     let db = db.clone();
-    task::to_end(async move {
+    answered(task::to_end(async move {
         let begun = db.begin_with_options(options).await;
         begun.map_err(|source| Error::db("begin a transaction", source))
-    })
+    }))
     .await
 }
 

@@ -19,6 +19,7 @@ mod open_transaction;
 mod process;
 mod relay;
 mod server;
+mod silent;
 mod suite;
 mod tls;
 mod twin;

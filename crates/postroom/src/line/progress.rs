@@ -10,7 +10,7 @@ use crate::cursor;
 use crate::down::{self, Side};
 use crate::error::{Error, Result};
 use crate::judge::Settlement;
-use crate::outbox::Position;
+use crate::outbox::{Position, answered};
 use crate::parked::{self, Parking};
 use crate::route::{Lane, Ordering, Source};
 use crate::settle::settle;
@@ -38,10 +38,13 @@ impl Line {
     }
 
     pub(super) async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::fence(&tx, &self.shard, epoch).await?;
-        down::record(&tx, &self.shard, Side::Delivery, reason).await?;
-        commit(tx).await
+        answered(async {
+            let tx = table::begin_own(self.feed.outbox().db()).await?;
+            cursor::fence(&tx, &self.shard, epoch).await?;
+            down::record(&tx, &self.shard, Side::Delivery, reason).await?;
+            commit(tx).await
+        })
+        .await
     }
 
     /// Takes back what was written about a destination that was reached, or that nothing is left for.
@@ -49,10 +52,13 @@ impl Line {
         if work.down.is_none() {
             return Ok(());
         }
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::fence(&tx, &self.shard, work.epoch).await?;
-        down::clear(&tx, &self.shard, Side::Delivery).await?;
-        commit(tx).await?;
+        answered(async {
+            let tx = table::begin_own(self.feed.outbox().db()).await?;
+            cursor::fence(&tx, &self.shard, work.epoch).await?;
+            down::clear(&tx, &self.shard, Side::Delivery).await?;
+            commit(tx).await
+        })
+        .await?;
         work.down = None;
         Ok(())
     }
@@ -91,9 +97,13 @@ impl Line {
             .map(|row| row.delay)
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
-        let tx = self.begun(tx).await?;
-        settle(&tx, &self.shard, work.step(position), self.route.ordering, settlement).await?;
-        commit(tx).await?;
+        let step = work.step(position);
+        answered(async {
+            let tx = self.begun(tx).await?;
+            settle(&tx, &self.shard, step, self.route.ordering, settlement).await?;
+            commit(tx).await
+        })
+        .await?;
         work.settled_to(position);
         work.parked += parked;
         Self::answered(work, counts);
@@ -125,15 +135,19 @@ impl Line {
             Source::Outbox => Vec::new(),
         };
         let (step, ordering) = (work.step(work.position), self.route.ordering);
-        let tx = self.begun(tx).await?;
-        let freed = settle(&tx, &self.shard, step, ordering, settlement).await?;
-        work.next_due = parked::due_in(&tx, &self.shard)
-            .await?
-            .map(|wait| Instant::now() + wait);
-        if self.route.ordering == Ordering::Strict {
-            work.lanes = parked::lanes(&tx, &self.shard, self.route.ordering).await?;
-        }
-        commit(tx).await?;
+        let freed = answered(async {
+            let tx = self.begun(tx).await?;
+            let freed = settle(&tx, &self.shard, step, ordering, settlement).await?;
+            work.next_due = parked::due_in(&tx, &self.shard)
+                .await?
+                .map(|wait| Instant::now() + wait);
+            if ordering == Ordering::Strict {
+                work.lanes = parked::lanes(&tx, &self.shard, ordering).await?;
+            }
+            commit(tx).await?;
+            Ok(freed)
+        })
+        .await?;
         work.settled_to(work.position);
         work.parked = work.parked.saturating_sub(gone);
         Self::answered(work, counts);
@@ -163,9 +177,12 @@ impl Line {
         if work.position == work.settled || !must && Instant::now() < work.settle_at() {
             return Ok(());
         }
-        let tx = table::begin_own(self.feed.outbox().db()).await?;
-        cursor::advance(&tx, &self.shard, work.step(work.position), work.unsettled).await?;
-        commit(tx).await?;
+        answered(async {
+            let tx = table::begin_own(self.feed.outbox().db()).await?;
+            cursor::advance(&tx, &self.shard, work.step(work.position), work.unsettled).await?;
+            commit(tx).await
+        })
+        .await?;
         work.settled_to(work.position);
         Ok(())
     }
