@@ -51,6 +51,7 @@ pub(crate) struct Consumer {
     subscriber: Arc<Subscriber>,
     broker: Arc<dyn Broker>,
     topics: Vec<String>,
+    /// Where the group begins if the broker knows no progress of it.
     start: Start,
     outbox: Arc<dyn Outbox>,
     pulse: watch::Receiver<Pulse>,
@@ -163,6 +164,8 @@ impl Consumer {
             return Ok(());
         };
         let mut subscription = joined?;
+        // A broker that forgets the group from now on has lost what it had: whatever it holds then came later.
+        self.start = Start::Beginning;
         self.vitals.works(&self.name());
         self.vitals.moved(&self.name(), Counts::default());
         stop.run_until_cancelled(self.write_down(None)).await;
