@@ -1,7 +1,7 @@
 //! Members that die, are paused, work long, or come and go.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use postroom::ErrorKind;
@@ -179,6 +179,38 @@ async fn shares_become(
         }
         assert!(begin.elapsed() < PATIENCE, "{shares:?} instead of {expected:?}");
     }
+}
+
+/// A backlog is when members are added: the first gives up partitions between two batches, although there is always more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_comes_during_a_backlog_gets_its_share() {
+    const COUNT: i64 = 6000;
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    broker.create(&topic, 4).await.unwrap();
+    publish(&broker, &topic, &entries(0, COUNT, 40, 10)).await;
+    let mut first = join(&broker, &group, &topic).await;
+    let mut second = join(&broker, &group, &topic).await;
+    let log = Mutex::new((Vec::new(), [0, 0]));
+    let note = |at: usize, messages: &[postroom::Message]| {
+        let mut log = log.lock().unwrap();
+        log.0.extend(messages.iter().map(number));
+        log.1[at] += messages.len();
+    };
+    let work = async |at: usize, member: &mut Box<dyn postroom::Subscription>| {
+        while let Ok(messages) = timeout(LEASE * 3, member.next(100)).await {
+            let messages = messages.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            note(at, &messages);
+            member.ack(&marks(&messages)).await.unwrap();
+        }
+    };
+    tokio::join!(work(0, &mut first), work(1, &mut second));
+    let (came, shares) = log.into_inner().unwrap();
+    assert_whole(&came, COUNT, 40);
+    assert_eq!(came.len(), usize::try_from(COUNT).unwrap(), "each once");
+    assert!(shares.iter().all(|share| *share > came.len() / 4), "{shares:?}");
 }
 
 /// What kills its member again and again is put aside; what only was beside it is not.
