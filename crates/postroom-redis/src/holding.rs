@@ -41,8 +41,9 @@ pub(crate) enum Cursor {
     New,
 }
 
-/// What a fetch answers for one partition: its number, state, entries, cursor, last id and what was buried.
-pub(crate) type Answer = (u16, String, Vec<(String, Vec<Vec<u8>>)>, String, String, Vec<String>);
+/// What a fetch answers for one partition: its number, state, entries, cursor, last id, and how many members
+/// its one entry has killed if that is given up.
+pub(crate) type Answer = (u16, String, Vec<(String, Vec<Vec<u8>>)>, String, String, String);
 
 impl Held {
     fn taken(token: String) -> Self {
@@ -104,7 +105,8 @@ impl Holding {
 
     /// Writes down what a fetch answered for a partition that was asked under `token`; answers what is to be handed out.
     pub(crate) fn answered(&self, topic: (usize, &str), token: &str, answer: Answer) -> Result<Vec<Message>> {
-        let (partition, _, entries, cursor, seen, _) = answer;
+        let (partition, _, entries, cursor, seen, deaths) = answer;
+        let given_up = (!deaths.is_empty()).then(|| format!("delivered {deaths} times and never acknowledged"));
         let mut all = self.lock();
         let Some(held) = all.get_mut(&(topic.0, partition)).filter(|held| held.token == token) else {
             return Ok(Vec::new()); // lost meanwhile: its next member gets them
@@ -118,7 +120,11 @@ impl Holding {
             let id: Id = id.parse()?;
             held.last = held.last.max(id);
             if held.out.insert(id) {
-                messages.push(message(topic.1, partition, id, fields));
+                let message = message(topic.1, partition, id, fields);
+                messages.push(Message {
+                    given_up: given_up.clone(),
+                    ..message
+                });
             }
         }
         Ok(messages)
@@ -202,6 +208,7 @@ fn message(topic: &str, partition: u16, id: Id, fields: Vec<Vec<u8>>) -> Message
         content_type: content.content_type,
         attributes: content.attributes,
         body: content.body,
+        given_up: None,
     }
 }
 
@@ -217,7 +224,7 @@ mod tests {
             entries,
             String::new(),
             String::new(),
-            Vec::new(),
+            String::new(),
         )
     }
 

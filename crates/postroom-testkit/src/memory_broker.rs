@@ -290,6 +290,7 @@ impl Stored {
             content_type: Some(self.content_type.clone()),
             attributes: self.attributes.clone(),
             body: self.body.clone(),
+            given_up: None,
         }
     }
 }

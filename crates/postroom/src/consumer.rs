@@ -26,7 +26,7 @@ use crate::kept;
 use crate::outbox::{Entry, Outbox, Pulse};
 use crate::parked::{self, Parked};
 use crate::pulse::Heart;
-use crate::route::{Lanes, Route, Source, Start, To};
+use crate::route::{Filter, Lanes, Route, Source, Start, To};
 use crate::subscriber::Subscriber;
 use crate::table;
 use crate::vitals::{Counts, Vitals, Worker};
@@ -70,7 +70,7 @@ struct Item {
     message: Message,
     /// Numbered by its place among the messages taken together.
     entry: Entry,
-    /// Why it is no event.
+    /// Why no handler gets it: it is no event, or its broker has given it up.
     broken: Option<String>,
 }
 
@@ -176,7 +176,8 @@ impl Consumer {
             let Some(messages) = stop.run_until_cancelled(subscription.next(self.route.batch)).await else {
                 break;
             };
-            let items: Vec<Item> = messages?.into_iter().enumerate().map(Item::of).collect();
+            let items = messages?.into_iter().enumerate();
+            let items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
             self.work(&mut *subscription, &items, stop, backoff).await?;
         }
         Ok(())
@@ -379,11 +380,12 @@ impl Consumer {
 }
 
 impl Item {
-    fn of((at, message): (usize, Message)) -> Self {
+    fn of((at, message): (usize, Message), filter: &Filter) -> Self {
         let (event, broken) = match message.event() {
             Ok(mut event) => {
                 event.headers.remove(ORIGIN); // ours to write
-                (event, None)
+                let is_for_us = filter.matches(&event.event_type);
+                (event, message.given_up.clone().filter(|_| is_for_us))
             }
             Err(error) => (unreadable(&message), Some(error.report())),
         };
