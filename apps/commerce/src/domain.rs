@@ -110,9 +110,7 @@ impl Order {
         products: &[Product],
     ) -> Result<Self, Refusal> {
         check_user(user_id)?;
-        if wanted.is_empty() || wanted.len() > LINES_MAX {
-            return Err(Refusal::Invalid(format!("lines must be 1 to {LINES_MAX}")));
-        }
+        check_lines(wanted)?;
         let mut known = BTreeSet::new();
         let mut lines = Vec::with_capacity(wanted.len());
         for &(product_id, quantity) in wanted {
@@ -183,6 +181,14 @@ impl Order {
 /// Whether this can be somebody's number.
 pub(crate) fn check_user(user_id: i64) -> Result<(), Refusal> {
     within("userId", user_id, 1..=i64::MAX)
+}
+
+/// Whether an order can have so many lines.
+pub(crate) fn check_lines(wanted: &[(i64, i64)]) -> Result<(), Refusal> {
+    if wanted.is_empty() || wanted.len() > LINES_MAX {
+        return Err(Refusal::Invalid(format!("lines must be 1 to {LINES_MAX}")));
+    }
+    Ok(())
 }
 
 fn within(field: &str, value: i64, bounds: std::ops::RangeInclusive<i64>) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use sea_orm::{DatabaseConnection, DatabaseTransaction, DbErr};
 use uuid::Uuid;
 
 use crate::cache::ProductCache;
-use crate::domain::{Fact, Order, Product, Refusal, check_user};
+use crate::domain::{Fact, Order, Product, Refusal, check_lines, check_user};
 use crate::events::{self, OrderPaidEventV1, ProductViewedEventV1, StockDepletedEventV1};
 use crate::tables::{self, Metric};
 
@@ -99,6 +99,7 @@ pub(crate) async fn place_order(
     user_id: i64,
     wanted: &[(i64, i64)],
 ) -> Result<Order, Failure> {
+    check_lines(wanted)?; // before all of them are looked up at once
     let tx = table::begin(db).await?;
     let ids: Vec<i64> = wanted.iter().map(|(product_id, _)| *product_id).collect();
     let products = tables::products(&tx, &ids).await?;

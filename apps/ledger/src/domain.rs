@@ -7,7 +7,7 @@ mod refusal;
 mod sequence;
 mod transaction;
 
-pub use account::{Account, AccountId};
+pub use account::{Account, AccountId, check_owner};
 pub use money::{Currency, Money};
 pub use refusal::Refusal;
 pub use sequence::Arrival;

@@ -40,6 +40,17 @@ impl Topics {
         topics
     }
 
+    /// The groups of those subscribers that read any of these topics.
+    pub fn readers<'a>(
+        &self,
+        subscribers: impl IntoIterator<Item = &'a Subscriber>,
+        written: &[String],
+    ) -> Vec<String> {
+        let reads = |one: &&Subscriber| self.matching(&one.filter).iter().any(|topic| written.contains(topic));
+        let readers = subscribers.into_iter().filter(reads);
+        readers.map(|one| one.group.clone()).collect()
+    }
+
     /// The same events, all in topics of this template.
     #[must_use]
     pub fn all_in(&self, topic: &Topic) -> Self {
@@ -87,28 +98,44 @@ pub fn join_through<E>(
     (name, broker): (&str, &Arc<dyn Broker>),
     publisher: impl Fn(&str, Topic) -> Result<Arc<dyn Destination>, E>,
 ) -> Result<Relay, E> {
-    let subscribers = || modules.iter().flat_map(|module| &module.subscribers);
-    let is_fed = |subscriber: &&Subscriber| !topics.matching(&subscriber.filter).is_empty();
-    let groups: Vec<String> = subscribers().filter(is_fed).map(|one| one.group.clone()).collect();
-    let from_head = subscribers().all(|subscriber| subscriber.start == Start::Head);
-    let brings = topics.wanted(|event| subscribers().any(|subscriber| subscriber.filter.matches(event)));
-    for module in modules {
-        relay = feed(module, relay, broker, &brings, topics);
-    }
+    let subscribers: Vec<&Subscriber> = modules.iter().flat_map(|module| &module.subscribers).collect();
+    let brings = topics.wanted(|event| subscribers.iter().any(|subscriber| subscriber.filter.matches(event)));
+    let mut routes = Vec::new();
     for (topic, events) in topics.unpublished(&brings) {
         let route = match topic == Topic::default() {
             true => format!("to-{name}"),
             false => format!("to-{name}-{topic}"),
         };
-        let to = To::Destination(publisher(&route, topic)?);
-        relay = relay.route(Route {
-            filter: Filter::any_of(events),
-            awaits: groups.clone(),
-            start: if from_head { Start::Head } else { Start::Beginning },
-            ..Route::new(route, to)
-        });
+        let to = To::Destination(publisher(&route, topic.clone())?);
+        routes.push(publishing(
+            Route::new(route, to),
+            &topic,
+            events,
+            (topics, &subscribers),
+        ));
     }
-    Ok(relay)
+    for module in modules {
+        relay = feed(module, relay, broker, &brings, topics);
+    }
+    Ok(routes.into_iter().fold(relay, Relay::route))
+}
+
+/// A route that publishes these events. It waits for the groups that read its topics, and for no other: one that cannot join
+/// holds up nobody else's events.
+fn publishing(
+    route: Route,
+    topic: &Topic,
+    events: Vec<&'static str>,
+    (topics, subscribers): (&Topics, &[&Subscriber]),
+) -> Route {
+    let written: Vec<String> = events.iter().map(|event| topic.of(event)).collect();
+    let from_head = subscribers.iter().all(|subscriber| subscriber.start == Start::Head);
+    Route {
+        filter: Filter::any_of(events),
+        awaits: topics.readers(subscribers.iter().copied(), &written),
+        start: if from_head { Start::Head } else { Start::Beginning },
+        ..route
+    }
 }
 
 fn feed(module: &mut Module, relay: Relay, broker: &Arc<dyn Broker>, brings: &Filter, topics: &Topics) -> Relay {
@@ -125,7 +152,47 @@ fn feed(module: &mut Module, relay: Relay, broker: &Arc<dyn Broker>, brings: &Fi
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use postroom::{Batch, DatabaseTransaction, Event, Receipt};
+
     use super::*;
+
+    async fn ignore(_tx: &DatabaseTransaction, _event: &Event) -> postroom::Result<()> {
+        Ok(())
+    }
+
+    /// Takes nothing.
+    #[derive(Debug)]
+    struct Nowhere;
+
+    #[async_trait]
+    impl Destination for Nowhere {
+        async fn deliver(&self, _batch: &Batch<'_>) -> Vec<Receipt> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_route_waits_for_those_who_read_its_topics() {
+        let bank: Topic = "bank-events".parse().unwrap();
+        let topics = Topics {
+            events: vec![("shop.order.paid.v1", Topic::default()), ("Posted", bank.clone())],
+            published: Vec::new(),
+        };
+        let group = |name: &str, pattern: &str| Subscriber::new(name, pattern, ignore);
+        let groups = [
+            group("sales", "shop.**"),
+            group("balances", "Posted"),
+            group("audit", "**"),
+        ];
+        let groups: Vec<&Subscriber> = groups.iter().collect();
+        let awaits = |topic: &Topic, event| {
+            let route = Route::new("to-x", To::Destination(Arc::new(Nowhere)));
+            publishing(route, topic, vec![event], (&topics, &groups)).awaits
+        };
+        assert_eq!(awaits(&Topic::default(), "shop.order.paid.v1"), ["sales", "audit"]);
+        assert_eq!(awaits(&bank, "Posted"), ["balances", "audit"]);
+    }
 
     #[test]
     fn topics_follow_from_the_types_that_match() {

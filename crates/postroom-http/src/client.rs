@@ -36,8 +36,14 @@ pub(crate) fn address(text: &str) -> Result<Url> {
     }
 }
 
-/// The beginning of an answer's body, for whoever asks why something was refused.
-pub(crate) async fn read(mut answer: Response) -> String {
+/// What is said when there is no answer: not the address, which may hold a secret.
+pub(crate) fn report(doing: &str, error: reqwest::Error) -> String {
+    Error::caused(ErrorKind::Unavailable, doing, error.without_url()).report()
+}
+
+/// The beginning of an answer's body, for whoever asks why something was refused. Servers like to say which address or key they
+/// do not know: the `secret` is cut out.
+pub(crate) async fn read(mut answer: Response, secret: &str) -> String {
     let mut body = Vec::new();
     while (body.len() as u64) < ANSWER_BYTES_MAX {
         match answer.chunk().await {
@@ -45,7 +51,11 @@ pub(crate) async fn read(mut answer: Response) -> String {
             Ok(None) | Err(_) => break,
         }
     }
-    String::from_utf8_lossy(&body).into_owned()
+    let said = String::from_utf8_lossy(&body).into_owned();
+    match secret {
+        "" => said,
+        secret => said.replace(secret, "…"),
+    }
 }
 
 #[cfg(test)]

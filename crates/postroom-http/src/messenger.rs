@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postroom::Result;
 use postroom::alert::{Messenger, Notice, Reply, Turn};
-use postroom::{Error, ErrorKind, Result};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::answer::reply;
-use crate::client::{address, client, read};
+use crate::client::{address, client, read, report};
 
 /// An answer that takes longer counts as none.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl Messenger for PagerDuty {
     }
 }
 
-/// Posts a notice. Servers like to say which address or key they do not know: the `secret` is cut out of what they say.
+/// Posts a notice; the `secret` is in no reply.
 async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
     let request = client
         .post(url.clone())
@@ -123,16 +123,10 @@ async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
     match request.send().await {
         Ok(answer) => {
             let (status, after) = (answer.status(), retry_after(&answer));
-            let said = read(answer).await;
-            let said = if secret.is_empty() {
-                said
-            } else {
-                said.replace(secret, "…")
-            };
-            reply(status, after, &said)
+            reply(status, after, &read(answer, secret).await)
         }
         Err(error) => Reply::Later {
-            says: Error::caused(ErrorKind::Unavailable, "post a notice", error.without_url()).report(),
+            says: report("post a notice", error),
             after: None,
         },
     }

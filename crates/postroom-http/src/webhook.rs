@@ -1,23 +1,27 @@
 //! A destination that posts each event to one address.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
-use postroom::{Batch, Destination, Entry, Envelope, Error, ErrorKind, Mode, Receipt, Result, clock};
+use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result, clock};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
 use crate::answer::judge;
-use crate::client::{address, client, read};
+use crate::client::{address, client, read, report};
 use crate::signature::{Secret, sign};
 
+const DOING: &str = "post the event";
 /// Requests under way at once, each of another lane.
 const AT_ONCE: usize = 32;
 
 /// Posts events as CloudEvents, in order by lane. With secrets, each request is signed as Standard Webhooks say: `webhook-id` is
 /// the event's id and the same on every attempt, so that receivers can drop what they have had.
-#[derive(Clone, Debug)]
+///
+/// The address may hold a secret: it is neither shown nor in a receipt.
+#[derive(Clone)]
 pub struct Webhook {
     client: Client,
     url: Url,
@@ -55,10 +59,10 @@ impl Webhook {
         match answer {
             Ok(answer) => {
                 let status = answer.status();
-                judge(status, &read(answer).await)
+                judge(status, &read(answer, self.url.query().unwrap_or_default()).await)
             }
-            Err(error) if error.is_connect() => Receipt::Unavailable(report(error)),
-            Err(error) => Receipt::Refused(report(error)),
+            Err(error) if error.is_connect() => Receipt::Unavailable(report(DOING, error)),
+            Err(error) => Receipt::Refused(report(DOING, error)),
         }
     }
 
@@ -76,6 +80,12 @@ impl Webhook {
     }
 }
 
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Webhook(…)")
+    }
+}
+
 #[async_trait]
 impl Destination for Webhook {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
@@ -89,10 +99,6 @@ impl Destination for Webhook {
 
 fn is_cut(error: &reqwest::Error) -> bool {
     error.is_request() && !error.is_connect() && !error.is_timeout()
-}
-
-fn report(error: reqwest::Error) -> String {
-    Error::caused(ErrorKind::Unavailable, "post the event", error).report()
 }
 
 fn content_type(kind: &str) -> HeaderMap {

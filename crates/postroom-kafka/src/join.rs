@@ -1,6 +1,6 @@
 //! Joining a group: the topics exist, every partition has an offset to begin at, and only then the member joins.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -111,16 +111,20 @@ impl<'a> Clerk<'a> {
         })
     }
 
-    /// Gives an offset to every partition that has none; answers those offsets.
+    /// Gives an offset to every partition that has none; answers those offsets. In a topic that the group knows already such a
+    /// partition is newer than the group, so that it begins at its beginning.
     fn begin(&self, topics: &[String], start: Start) -> Result<HashMap<Place, i64>> {
+        let offsets = self.offsets(topics)?;
+        let known = offsets.iter().filter(|(_, offset)| offset.is_some());
+        let known: HashSet<&str> = known.map(|((topic, _), _)| topic.as_str()).collect();
         let mut starts = HashMap::new();
-        for (place, _) in self.offsets(topics)?.into_iter().filter(|(_, offset)| offset.is_none()) {
-            let (low, high) = self.ends(&place)?;
+        for (place, _) in offsets.iter().filter(|(_, offset)| offset.is_none()) {
+            let (low, high) = self.ends(place)?;
             let offset = match start {
-                Start::Beginning => low,
-                Start::Head => high,
+                Start::Head if !known.contains(place.0.as_str()) => high,
+                Start::Head | Start::Beginning => low,
             };
-            starts.insert(place, offset);
+            starts.insert(place.clone(), offset);
         }
         self.commit(&starts)?;
         Ok(starts)

@@ -156,5 +156,6 @@ pub(crate) fn message_of(message: &BorrowedMessage<'_>) -> Message {
         content_type,
         attributes,
         body: message.payload().unwrap_or_default().to_vec(),
+        given_up: None,
     }
 }

@@ -118,6 +118,7 @@ pub(crate) fn read(delivery: Delivery, tag: u64, source: &Source) -> Message {
         content_type,
         attributes,
         body: delivery.data,
+        given_up: None,
     }
 }
 

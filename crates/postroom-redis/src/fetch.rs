@@ -25,7 +25,7 @@ impl Desk {
             let token = token.map_or("", |(_, held)| held.token.as_str());
             match answer.1.as_str() {
                 "ok" => {
-                    self.report_buried(&topic, &answer);
+                    self.report_given_up(&topic, &answer);
                     messages.extend(self.holding.answered((at, &topic), token, answer)?);
                 }
                 "lost" => self.holding.lost((at, answer.0), token),
@@ -39,14 +39,14 @@ impl Desk {
     }
 
     fn plan(&self, topic: &str, asked: &[(u16, Held)], max: usize) -> Call {
-        let mut keys = vec![self.leases(topic), self.core.names.dead(topic)];
+        let mut keys = vec![self.leases(topic)];
         keys.extend(
             asked
                 .iter()
                 .map(|(partition, _)| self.core.names.stream(topic, *partition)),
         );
         let mut call = Call::on(&script::FETCH, &keys)
-            .arg(&[self.member.as_str(), self.group.as_str(), topic])
+            .arg(&[self.member.as_str(), self.group.as_str()])
             .arg(max)
             .arg(self.core.options.deliveries_max.unwrap_or(0));
         for (partition, held) in asked {
@@ -55,11 +55,11 @@ impl Desk {
         call
     }
 
-    fn report_buried(&self, topic: &str, answer: &Answer) {
-        for id in &answer.5 {
+    fn report_given_up(&self, topic: &str, answer: &Answer) {
+        if let (Some((id, _)), false) = (answer.2.first(), answer.5.is_empty()) {
             tracing::error!(
                 group = %self.group, topic, partition = answer.0, id,
-                "an entry was delivered again and again and never acknowledged: moved to the dead stream"
+                "an entry was delivered again and again and never acknowledged: it is given up"
             );
         }
     }

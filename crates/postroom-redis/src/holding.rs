@@ -28,6 +28,8 @@ pub(crate) struct Held {
     pub(crate) seen: Id,
     /// Handed out, neither acknowledged nor given back.
     pub(crate) out: BTreeSet<Id>,
+    /// It is beyond the share: it is not fetched from any more, and goes when nothing of it is handed out.
+    pub(crate) is_leaving: bool,
 }
 
 /// Where to go on.
@@ -39,8 +41,9 @@ pub(crate) enum Cursor {
     New,
 }
 
-/// What a fetch answers for one partition: its number, state, entries, cursor, last id and what was buried.
-pub(crate) type Answer = (u16, String, Vec<(String, Vec<Vec<u8>>)>, String, String, Vec<String>);
+/// What a fetch answers for one partition: its number, state, entries, cursor, last id, and how many members
+/// its one entry has killed if that is given up.
+pub(crate) type Answer = (u16, String, Vec<(String, Vec<Vec<u8>>)>, String, String, String);
 
 impl Held {
     fn taken(token: String) -> Self {
@@ -50,12 +53,8 @@ impl Held {
             last: Id::default(),
             seen: Id::default(),
             out: BTreeSet::new(),
+            is_leaving: false,
         }
-    }
-
-    /// Nothing of it is handed out or under way.
-    fn is_idle(&self) -> bool {
-        self.cursor == Cursor::New && self.out.is_empty()
     }
 }
 
@@ -91,7 +90,9 @@ impl Holding {
     /// answer that is never seen is asked for again.
     pub(crate) fn asking(&self, topic: usize) -> Vec<(u16, Held)> {
         let mut all = self.lock();
-        let of_topic = all.iter_mut().filter(|((at, _), _)| *at == topic);
+        let of_topic = all
+            .iter_mut()
+            .filter(|((at, _), held)| *at == topic && !held.is_leaving);
         let asked = of_topic.map(|((_, partition), held)| {
             let asked = (*partition, held.clone());
             if held.cursor == Cursor::New {
@@ -104,7 +105,8 @@ impl Holding {
 
     /// Writes down what a fetch answered for a partition that was asked under `token`; answers what is to be handed out.
     pub(crate) fn answered(&self, topic: (usize, &str), token: &str, answer: Answer) -> Result<Vec<Message>> {
-        let (partition, _, entries, cursor, seen, _) = answer;
+        let (partition, _, entries, cursor, seen, deaths) = answer;
+        let given_up = (!deaths.is_empty()).then(|| format!("delivered {deaths} times and never acknowledged"));
         let mut all = self.lock();
         let Some(held) = all.get_mut(&(topic.0, partition)).filter(|held| held.token == token) else {
             return Ok(Vec::new()); // lost meanwhile: its next member gets them
@@ -118,7 +120,11 @@ impl Holding {
             let id: Id = id.parse()?;
             held.last = held.last.max(id);
             if held.out.insert(id) {
-                messages.push(message(topic.1, partition, id, fields));
+                let message = message(topic.1, partition, id, fields);
+                messages.push(Message {
+                    given_up: given_up.clone(),
+                    ..message
+                });
             }
         }
         Ok(messages)
@@ -142,16 +148,23 @@ impl Holding {
         self.lock().retain(|other, held| *other != place || held.token != token);
     }
 
-    /// Takes from a topic what is idle beyond its share: it is not fetched from any more.
+    /// Marks what a topic has beyond its share as leaving, first that of which nothing is handed out; answers what can go at once,
+    /// which is not held any more. A fetch from it that is under way brings nothing: either it comes too late on the server, or
+    /// what it took is given back there, and its answer finds the partition gone.
     pub(crate) fn surplus(&self, topic: usize, share: usize) -> Vec<(Place, Held)> {
         let mut all = self.lock();
-        let count = all.keys().filter(|(at, _)| *at == topic).count();
-        let idle = all.iter().filter(|((at, _), held)| *at == topic && held.is_idle());
-        let idle: Vec<Place> = idle
-            .map(|(place, _)| *place)
-            .take(count.saturating_sub(share))
+        let mut staying: Vec<(&Place, &mut Held)> = all
+            .iter_mut()
+            .filter(|((at, _), held)| *at == topic && !held.is_leaving)
             .collect();
-        idle.into_iter().filter_map(|place| all.remove_entry(&place)).collect()
+        let beyond = staying.len().saturating_sub(share);
+        staying.sort_by_key(|(_, held)| !held.out.is_empty());
+        for (_, held) in staying.into_iter().take(beyond) {
+            held.is_leaving = true;
+        }
+        let is_free = |((at, _), held): &(&Place, &Held)| *at == topic && held.is_leaving && held.out.is_empty();
+        let free: Vec<Place> = all.iter().filter(is_free).map(|(place, _)| *place).collect();
+        free.into_iter().filter_map(|place| all.remove_entry(&place)).collect()
     }
 
     /// Entries of one partition are settled.
@@ -195,5 +208,57 @@ fn message(topic: &str, partition: u16, id: Id, fields: Vec<Vec<u8>>) -> Message
         content_type: content.content_type,
         attributes: content.attributes,
         body: content.body,
+        given_up: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(partition: u16, ids: &[&str]) -> Answer {
+        let entries = ids.iter().map(|id| ((*id).to_owned(), Vec::new())).collect();
+        (
+            partition,
+            "ok".to_owned(),
+            entries,
+            String::new(),
+            String::new(),
+            String::new(),
+        )
+    }
+
+    /// Partitions 0 and 1 of a topic, with an entry of each handed out.
+    fn busy() -> Holding {
+        let holding = Holding::default();
+        holding.renewed(0, BTreeMap::from([(0, "a".to_owned()), (1, "b".to_owned())]));
+        for (partition, token) in [(0, "a"), (1, "b")] {
+            let came = holding.answered((0, "t"), token, answer(partition, &["5-0"]));
+            assert_eq!(came.unwrap().len(), 1);
+        }
+        holding
+    }
+
+    #[test]
+    fn what_is_beyond_the_share_goes_when_its_entries_are_settled() {
+        let holding = busy();
+        assert!(holding.surplus(0, 1).is_empty(), "both are at work");
+        let asked: Vec<u16> = holding.asking(0).into_iter().map(|(partition, _)| partition).collect();
+        assert_eq!(asked, [1], "there is nothing more to come of the one that leaves");
+        assert!(holding.surplus(0, 1).is_empty(), "one leaves already");
+        holding.settled((0, 0), "a", &["5-0".parse().unwrap()]);
+        let gone: Vec<Place> = holding.surplus(0, 1).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(gone, [(0, 0)]);
+    }
+
+    #[test]
+    fn what_nothing_is_handed_out_of_goes_first_and_a_fetch_under_way_brings_nothing() {
+        let holding = busy();
+        holding.settled((0, 1), "b", &["5-0".parse().unwrap()]);
+        assert_eq!(holding.asking(0).len(), 2);
+        let gone: Vec<Place> = holding.surplus(0, 1).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(gone, [(0, 1)]);
+        let late = holding.answered((0, "t"), "b", answer(1, &["6-0"]));
+        assert!(late.unwrap().is_empty());
     }
 }

@@ -13,7 +13,7 @@ use crate::broker::Core;
 use crate::holding::{Held, Holding, Place};
 use crate::script::{self, Call};
 
-/// Between two looks of a member that has less than its share, and after trouble.
+/// Between two looks of a member that has less or more than its share, and after trouble.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two trims of a topic.
 const TRIM_EVERY: Duration = Duration::from_secs(5);
@@ -55,7 +55,8 @@ impl Desk {
         self.leave().await;
     }
 
-    /// Renews and takes; gives back what is beyond the share. Answers whether the member has its share of every topic.
+    /// Renews and takes; gives back what is beyond the share. Answers whether the member has just its share of every
+    /// topic.
     pub(crate) async fn renew(&self) -> Result<bool> {
         let mut is_content = true;
         for (at, (topic, partitions)) in self.topics.iter().enumerate() {
@@ -64,7 +65,7 @@ impl Desk {
             let call = call.arg(&self.member).arg(lease_ms).arg(*partitions);
             let answer: Vec<String> = self.core.link.call("renew a lease in Redis", call).await?;
             let (share, leases) = read(&answer)?;
-            is_content &= leases.len() >= share && share > 0;
+            is_content &= leases.len() == share && share > 0;
             if self.holding.renewed(at, leases) {
                 self.changed.notify_waiters();
             }

@@ -95,7 +95,8 @@ impl Member {
     /// Waits until there is news in a partition that is held.
     async fn wait(&mut self) -> Result<()> {
         const DOING: &str = "wait for news from Redis";
-        let held = self.desk.holding.all();
+        let mut held = self.desk.holding.all();
+        held.retain(|(_, held)| !held.is_leaving);
         if held.is_empty() {
             return std::future::pending().await; // until something is taken
         }

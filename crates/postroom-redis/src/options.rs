@@ -16,8 +16,8 @@ pub struct Options {
     pub lease: Duration,
     /// No step over the network takes longer: 5 s.
     pub timeout: Duration,
-    /// So often may an entry be delivered by members that then die before it is copied to the dead stream and skipped:
-    /// 20. None: for ever.
+    /// So often may an entry be delivered to members that then die before it is given up, to become a dead letter: 20.
+    /// None: for ever.
     pub deliveries_max: Option<u32>,
     /// Entries younger than this are kept although every group has acknowledged them: 1 h. A new group can begin there.
     pub keep: Duration,

@@ -78,6 +78,13 @@ impl MemoryBroker {
         }))
     }
 
+    /// Loses everything it has stored, groups too.
+    pub fn lose(&self) {
+        let mut state = self.state();
+        state.topics.clear();
+        state.groups.clear();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,6 +290,7 @@ impl Stored {
             content_type: Some(self.content_type.clone()),
             attributes: self.attributes.clone(),
             body: self.body.clone(),
+            given_up: None,
         }
     }
 }

@@ -87,6 +87,9 @@ pub struct Message {
     pub attributes: BTreeMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
+    /// Why no handler is to get it: its broker has handed it out again and again, and every member has died of it. It becomes a
+    /// dead letter.
+    pub given_up: Option<String>,
 }
 
 impl Message {

@@ -26,7 +26,7 @@ use crate::kept;
 use crate::outbox::{Entry, Outbox, Pulse, answered};
 use crate::parked::{self, Parked};
 use crate::pulse::Heart;
-use crate::route::{Lanes, Route, Source, Start, To};
+use crate::route::{Filter, Lanes, Route, Source, Start, To};
 use crate::subscriber::Subscriber;
 use crate::table;
 use crate::vitals::{Counts, Vitals, Worker};
@@ -51,6 +51,7 @@ pub(crate) struct Consumer {
     subscriber: Arc<Subscriber>,
     broker: Arc<dyn Broker>,
     topics: Vec<String>,
+    /// Where the group begins if the broker knows no progress of it.
     start: Start,
     outbox: Arc<dyn Outbox>,
     pulse: watch::Receiver<Pulse>,
@@ -69,7 +70,7 @@ struct Item {
     message: Message,
     /// Numbered by its place among the messages taken together.
     entry: Entry,
-    /// Why it is no event.
+    /// Why no handler gets it: it is no event, or its broker has given it up.
     broken: Option<String>,
 }
 
@@ -163,6 +164,8 @@ impl Consumer {
             return Ok(());
         };
         let mut subscription = joined?;
+        // A broker that forgets the group from now on has lost what it had: whatever it holds then came later.
+        self.start = Start::Beginning;
         self.vitals.works(&self.name());
         self.vitals.moved(&self.name(), Counts::default());
         stop.run_until_cancelled(self.write_down(None)).await;
@@ -173,7 +176,8 @@ impl Consumer {
             let Some(messages) = stop.run_until_cancelled(subscription.next(self.route.batch)).await else {
                 break;
             };
-            let items: Vec<Item> = messages?.into_iter().enumerate().map(Item::of).collect();
+            let items = messages?.into_iter().enumerate();
+            let items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
             self.work(&mut *subscription, &items, stop, backoff).await?;
         }
         Ok(())
@@ -380,11 +384,12 @@ impl Consumer {
 }
 
 impl Item {
-    fn of((at, message): (usize, Message)) -> Self {
+    fn of((at, message): (usize, Message), filter: &Filter) -> Self {
         let (event, broken) = match message.event() {
             Ok(mut event) => {
                 event.headers.remove(ORIGIN); // ours to write
-                (event, None)
+                let is_for_us = filter.matches(&event.event_type);
+                (event, message.given_up.clone().filter(|_| is_for_us))
             }
             Err(error) => (unreadable(&message), Some(error.report())),
         };

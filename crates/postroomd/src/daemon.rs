@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use postroom::{Inspect, Job, Mode, Relay, Subscriber};
+use postroom::{Inspect, Job, Mode, Relay};
 use postroom_host::{Alerts, Catalogue, Host, Metrics, Module, Server, Topics, join_through};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -113,8 +113,7 @@ fn readers(route: &Route, modules: &[Module], config: &Config, topics: &Topics) 
     let written = topics.all_in(&route.topic).matching(&route.filter());
     let is_fed = |module: &&Module| config.modules.broker(module.name) == Some(kind);
     let subscribers = modules.iter().filter(is_fed).flat_map(|module| &module.subscribers);
-    let reads = |one: &&Subscriber| topics.matching(&one.filter).iter().any(|topic| written.contains(topic));
-    subscribers.filter(reads).map(|one| one.group.clone()).collect()
+    topics.readers(subscribers, &written)
 }
 
 /// Joins the modules to the relay: straight from the outbox, or through the broker that the configuration names. What a

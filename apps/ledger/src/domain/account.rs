@@ -54,6 +54,17 @@ impl fmt::Display for AccountId {
     }
 }
 
+/// Whether this can be an owner. Lower case alone: databases disagree on whether Ada and ada are the same.
+pub fn check_owner(owner: &str) -> Result<(), Refusal> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);
+    if owner.is_empty() || owner.len() > 64 || !owner.chars().all(is_plain) {
+        return Err(Refusal::BadText(
+            "owner must have 1 to 64 characters of a-z, 0-9, '-', '_', '.' and '@'",
+        ));
+    }
+    Ok(())
+}
+
 /// An account as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
@@ -74,13 +85,7 @@ pub struct Account {
 impl Account {
     /// A new, empty account.
     pub fn open(owner: &str, name: &str, currency: Currency) -> Result<Self, Refusal> {
-        // Lower case alone: databases disagree on whether Ada and ada are the same.
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);
-        if owner.is_empty() || owner.len() > 64 || !owner.chars().all(is_plain) {
-            return Err(Refusal::BadText(
-                "owner must have 1 to 64 characters of a-z, 0-9, '-', '_', '.' and '@'",
-            ));
-        }
+        check_owner(owner)?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.contains('\0') {
             return Err(Refusal::BadText("name must have 1 to 100 characters"));
         }

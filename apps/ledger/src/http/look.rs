@@ -8,7 +8,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::command::Shown;
-use crate::domain::{AccountId, Refusal};
+use crate::domain::{AccountId, Refusal, check_owner};
 use crate::idempotency::problem;
 use crate::state::{self, EventState};
 use crate::tables::account;
@@ -74,6 +74,7 @@ pub(super) async fn balance(State(host): State<Host>, Path(id): Path<String>) ->
 }
 
 pub(super) async fn portfolio(State(host): State<Host>, Path(owner): Path<String>) -> Result<Json<Portfolio>, Problem> {
+    check_owner(&owner).map_err(|refusal| problem(&refusal))?;
     Ok(Json(portfolio::find(host.store.db(), &owner).await?))
 }
 

@@ -126,6 +126,10 @@ async fn every_bad_request_has_its_code(place: Place) {
         (format!("/ledger/accounts/{NOBODY}/entries"), "unknown_account"),
         (format!("/ledger/transactions/{NOBODY}"), "unknown_transaction"),
         (format!("/ledger/balances/{NOBODY}"), "unknown_account"),
+        ("/ledger/accounts/%00".to_owned(), "unknown_account"),
+        ("/ledger/transactions/%00".to_owned(), "unknown_transaction"),
+        ("/ledger/portfolios/%00".to_owned(), "bad_text"),
+        ("/ledger/portfolios/Ada".to_owned(), "bad_text"),
         (format!("/ledger/accounts/{ada}/entries?after=x"), "invalid"),
         ("/ledger/events?state=LOST".to_owned(), "invalid"),
     ] {

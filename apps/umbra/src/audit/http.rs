@@ -7,6 +7,7 @@ use postroom_host::{Host, Problem};
 
 use super::tables::{self, Record};
 use crate::door::commit;
+use crate::refusal::{check_id, check_text};
 
 pub(crate) fn routes() -> Router<Host> {
     Router::new().route("/umbra/audit/{aggregate_type}/{aggregate_id}", get(list))
@@ -16,6 +17,8 @@ async fn list(
     State(host): State<Host>,
     Path((aggregate_type, aggregate_id)): Path<(String, String)>,
 ) -> Result<Json<Vec<Record>>, Problem> {
+    check_text("the type in the address", &aggregate_type, 100)?;
+    check_id("the id in the address", &aggregate_id)?;
     let tx = host.begin().await?;
     let records = tables::of_aggregate(&tx, &aggregate_type, &aggregate_id).await?;
     commit(tx).await?;

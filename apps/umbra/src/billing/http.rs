@@ -1,6 +1,6 @@
 //! The door for those who pay: cards, and subscriptions that begin, change and end.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::charge::Till;
 use super::domain::{Status, Subscription};
 use super::{handlers, tables};
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::guild::tables::check_installed;
 use crate::identity::tables::check_registered;
 use crate::plan::Plan;
@@ -93,7 +93,7 @@ impl From<Subscription> for Json<Shown> {
 
 async fn issue_key(
     State(host): State<Host>,
-    Path(user_id): Path<String>,
+    Id(user_id): Id,
     Body(wanted): Body<IssueKey>,
 ) -> Result<(StatusCode, Json<Issued>), Problem> {
     check_text("card_token", &wanted.card_token, 100)?;
@@ -107,7 +107,7 @@ async fn issue_key(
     Ok((StatusCode::CREATED, Json(issued)))
 }
 
-async fn delete_key(State(host): State<Host>, Path(billing_key_id): Path<String>) -> Result<StatusCode, Problem> {
+async fn delete_key(State(host): State<Host>, Id(billing_key_id): Id) -> Result<StatusCode, Problem> {
     let tx = host.begin().await?;
     handlers::delete_key(&tx, &billing_key_id).await?;
     commit(tx).await?;
@@ -139,7 +139,7 @@ async fn start(
 
 async fn upgrade(
     State(host): State<Host>,
-    Path(subscription_id): Path<String>,
+    Id(subscription_id): Id,
     Body(wanted): Body<ChangePlan>,
 ) -> Result<Json<Shown>, Problem> {
     let plan = Plan::paid(&wanted.plan_code)?;
@@ -152,7 +152,7 @@ async fn upgrade(
 async fn downgrade(
     State(host): State<Host>,
     Extension(till): Extension<Till>,
-    Path(subscription_id): Path<String>,
+    Id(subscription_id): Id,
     Body(wanted): Body<ChangePlan>,
 ) -> Result<Json<Shown>, Problem> {
     let plan = Plan::paid(&wanted.plan_code)?;
@@ -164,7 +164,7 @@ async fn downgrade(
 
 async fn cancel(
     State(host): State<Host>,
-    Path(subscription_id): Path<String>,
+    Id(subscription_id): Id,
     Body(wanted): Body<Cancel>,
 ) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
@@ -173,7 +173,7 @@ async fn cancel(
     Ok(subscription.into())
 }
 
-async fn show(State(host): State<Host>, Path(subscription_id): Path<String>) -> Result<Json<Shown>, Problem> {
+async fn show(State(host): State<Host>, Id(subscription_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let subscription = tables::find(&tx, &subscription_id)
         .await?
@@ -183,7 +183,7 @@ async fn show(State(host): State<Host>, Path(subscription_id): Path<String>) -> 
 }
 
 /// The newest one.
-async fn show_of_guild(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<Json<Shown>, Problem> {
+async fn show_of_guild(State(host): State<Host>, Id(guild_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let newest = tables::of_guild(&tx, &guild_id).await?.pop();
     commit(tx).await?;

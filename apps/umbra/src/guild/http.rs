@@ -1,6 +1,6 @@
 //! The door for the bot: it came, it was thrown out, the guild changed hands or is gone.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::domain::Guild;
 use super::{handlers, tables};
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::refusal::check_id;
 
 pub(crate) fn routes() -> Router<Host> {
@@ -59,7 +59,7 @@ async fn install(State(host): State<Host>, Body(wanted): Body<Install>) -> Resul
     Ok((StatusCode::CREATED, guild.into()))
 }
 
-async fn kick(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<Json<Shown>, Problem> {
+async fn kick(State(host): State<Host>, Id(guild_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let guild = handlers::kick(&tx, &guild_id).await?;
     commit(tx).await?;
@@ -68,7 +68,7 @@ async fn kick(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<
 
 async fn change_owner(
     State(host): State<Host>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
     Body(wanted): Body<ChangeOwner>,
 ) -> Result<Json<Shown>, Problem> {
     check_id("owner_id", &wanted.owner_id)?;
@@ -78,14 +78,14 @@ async fn change_owner(
     Ok(guild.into())
 }
 
-async fn delete(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<Json<Shown>, Problem> {
+async fn delete(State(host): State<Host>, Id(guild_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let guild = handlers::delete(&tx, &guild_id).await?;
     commit(tx).await?;
     Ok(guild.into())
 }
 
-async fn show(State(host): State<Host>, Path(guild_id): Path<String>) -> Result<Json<Shown>, Problem> {
+async fn show(State(host): State<Host>, Id(guild_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let guild = tables::find(&tx, &guild_id).await?.ok_or_else(tables::unknown)?;
     commit(tx).await?;

@@ -1,6 +1,6 @@
 //! The door for users.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
@@ -8,7 +8,7 @@ use postroom_host::{Body, Host, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::{handlers, tables};
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::refusal::check_id;
 
 pub(crate) fn routes() -> Router<Host> {
@@ -44,10 +44,7 @@ async fn register(
     Ok((StatusCode::CREATED, Json(Registered { user_id })))
 }
 
-async fn create_session(
-    State(host): State<Host>,
-    Path(user_id): Path<String>,
-) -> Result<(StatusCode, Json<Created>), Problem> {
+async fn create_session(State(host): State<Host>, Id(user_id): Id) -> Result<(StatusCode, Json<Created>), Problem> {
     let tx = host.begin().await?;
     tables::check_registered(&tx, &user_id).await?;
     let session_id = handlers::create_session(&tx, &user_id).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use postroom::clock;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::tables;
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::refusal::Refusal;
 
 /// How long a licence counts after the end of what is paid.
@@ -39,7 +39,7 @@ struct Shown {
 async fn show(
     State(host): State<Host>,
     Extension(Grace(grace)): Extension<Grace>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
 ) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let license = tables::find(&tx, &guild_id).await?;

@@ -1,6 +1,6 @@
 //! The door for a guild's page on the web, and for its moderators.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
@@ -8,7 +8,7 @@ use postroom_host::{Body, Host, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::handlers;
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::guild::tables::check_installed;
 use crate::refusal::{check_list, check_text};
 
@@ -37,7 +37,7 @@ struct Restore {
 
 async fn join(
     State(host): State<Host>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
     Body(wanted): Body<Join>,
 ) -> Result<(StatusCode, Json<Joined>), Problem> {
     check_text("slug", &wanted.slug, 100)?;
@@ -50,7 +50,7 @@ async fn join(
 
 async fn restore(
     State(host): State<Host>,
-    Path(member_id): Path<String>,
+    Id(member_id): Id,
     Body(wanted): Body<Restore>,
 ) -> Result<StatusCode, Problem> {
     check_list("roles", &wanted.roles)?;

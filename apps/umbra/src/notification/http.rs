@@ -1,18 +1,18 @@
 //! What a user was told.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use postroom_host::{Host, Problem};
 
 use super::tables::{self, Notice};
-use crate::door::commit;
+use crate::door::{Id, commit};
 
 pub(crate) fn routes() -> Router<Host> {
     Router::new().route("/umbra/users/{user_id}/notices", get(list))
 }
 
-async fn list(State(host): State<Host>, Path(user_id): Path<String>) -> Result<Json<Vec<Notice>>, Problem> {
+async fn list(State(host): State<Host>, Id(user_id): Id) -> Result<Json<Vec<Notice>>, Problem> {
     let tx = host.begin().await?;
     let notices = tables::of_user(&tx, &user_id).await?;
     commit(tx).await?;

@@ -1,6 +1,6 @@
 //! The door for the recovery workers and the guard.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, post};
 use axum::{Json, Router};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::{AntiNukeActioned, AntiNukeTriggered};
 use super::handlers;
-use crate::door::commit;
+use crate::door::{Id, commit};
 use crate::guild::tables::check_installed;
 use crate::refusal::{check_list, check_text};
 
@@ -68,7 +68,7 @@ struct Action {
 
 async fn create_snapshot(
     State(host): State<Host>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
     Body(wanted): Body<CreateSnapshot>,
 ) -> Result<(StatusCode, Json<Created>), Problem> {
     check_text("trigger", &wanted.trigger, 100)?;
@@ -79,17 +79,14 @@ async fn create_snapshot(
     Ok((StatusCode::CREATED, Json(Created { snapshot_id })))
 }
 
-async fn delete_snapshot(State(host): State<Host>, Path(snapshot_id): Path<String>) -> Result<StatusCode, Problem> {
+async fn delete_snapshot(State(host): State<Host>, Id(snapshot_id): Id) -> Result<StatusCode, Problem> {
     let tx = host.begin().await?;
     handlers::delete_snapshot(&tx, &snapshot_id).await?;
     commit(tx).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn start_restore(
-    State(host): State<Host>,
-    Path(snapshot_id): Path<String>,
-) -> Result<(StatusCode, Json<Started>), Problem> {
+async fn start_restore(State(host): State<Host>, Id(snapshot_id): Id) -> Result<(StatusCode, Json<Started>), Problem> {
     let tx = host.begin().await?;
     let restore_job_id = handlers::start_restore(&tx, &snapshot_id).await?;
     commit(tx).await?;
@@ -98,7 +95,7 @@ async fn start_restore(
 
 async fn complete_restore(
     State(host): State<Host>,
-    Path(restore_job_id): Path<String>,
+    Id(restore_job_id): Id,
     Body(wanted): Body<Complete>,
 ) -> Result<StatusCode, Problem> {
     check_text("result_summary", &wanted.result_summary, 500)?;
@@ -110,7 +107,7 @@ async fn complete_restore(
 
 async fn fail_restore(
     State(host): State<Host>,
-    Path(restore_job_id): Path<String>,
+    Id(restore_job_id): Id,
     Body(wanted): Body<Fail>,
 ) -> Result<StatusCode, Problem> {
     check_text("error_summary", &wanted.error_summary, 500)?;
@@ -122,7 +119,7 @@ async fn fail_restore(
 
 async fn trigger_anti_nuke(
     State(host): State<Host>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
     Body(wanted): Body<Trigger>,
 ) -> Result<StatusCode, Problem> {
     check_text("detected_pattern", &wanted.detected_pattern, 100)?;
@@ -141,7 +138,7 @@ async fn trigger_anti_nuke(
 
 async fn action_anti_nuke(
     State(host): State<Host>,
-    Path(guild_id): Path<String>,
+    Id(guild_id): Id,
     Body(wanted): Body<Action>,
 ) -> Result<StatusCode, Problem> {
     check_list("actions_taken", &wanted.actions_taken)?;

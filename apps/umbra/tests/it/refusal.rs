@@ -39,6 +39,33 @@ POST /guilds/g1/anti-nuke 422 invalid {"detected_pattern":"x","suspects":[]}
 POST /guilds/g2/anti-nuke/actions 409 not_installed {"actions_taken":["x"]}
 GET /guilds/nowhere/license 404 unknown_license null
 GET /guilds/nowhere/subscription 404 unknown_subscription null
+GET /guilds/%00 422 invalid null
+DELETE /guilds/%00 422 invalid null
+POST /guilds/%00/kick 422 invalid null
+PUT /guilds/%00/owner 422 invalid {"owner_id":"1"}
+GET /guilds/%00/license 422 invalid null
+GET /guilds/%00/subscription 422 invalid null
+POST /guilds/%00/members 422 invalid {"slug":"x"}
+POST /guilds/%00/snapshots 422 invalid {"trigger":"manual"}
+POST /guilds/%00/anti-nuke 422 invalid {"detected_pattern":"x","suspects":["y"]}
+POST /guilds/%00/anti-nuke/actions 422 invalid {"actions_taken":["x"]}
+GET /subscriptions/%00 422 invalid null
+POST /subscriptions/%00/cancel 422 invalid {"cancel_at_period_end":true}
+POST /subscriptions/%00/upgrade 422 invalid {"plan_code":"business"}
+POST /subscriptions/%00/downgrade 422 invalid {"plan_code":"pro"}
+DELETE /billing-keys/%00 422 invalid null
+POST /users/%00/billing-keys 422 invalid {"card_token":"visa"}
+POST /users/%00/sessions 422 invalid null
+GET /users/%00/notices 422 invalid null
+DELETE /snapshots/%00 422 invalid null
+POST /snapshots/%00/restores 422 invalid null
+POST /restores/%00/complete 422 invalid {"result_summary":"all"}
+POST /restores/%00/fail 422 invalid {"error_summary":"x"}
+POST /members/%00/restore 422 invalid {"roles":["mod"]}
+GET /audit/%00/g1 422 invalid null
+GET /audit/Guild/%00 422 invalid null
+GET /guilds/No%20Such%20Id 422 invalid null
+GET /guilds/%FF 422 invalid null
 "#;
 
 on_each_database! {

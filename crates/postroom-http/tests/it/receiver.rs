@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::post;
 use postroom::{Destination, Envelope, Event, Mode};
 use postroom_http::{Secret, Webhook};
@@ -24,7 +24,7 @@ pub(crate) type Requests = Arc<Mutex<Vec<(HeaderMap, Vec<u8>)>>>;
 pub(crate) struct Receiver {
     pub(crate) requests: Requests,
     pub(crate) webhook: Webhook,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     server: JoinSet<()>,
 }
 
@@ -47,10 +47,16 @@ impl Receiver {
     fn serve(&mut self, listener: TcpListener) {
         let router = Router::new()
             .route("/hook", post(take))
+            .route("/echo", post(echo))
             .with_state(Arc::clone(&self.requests));
         self.server
             .spawn(async move { axum::serve(listener, router).await.unwrap() });
     }
+}
+
+/// Refuses, and says what was asked.
+async fn echo(uri: Uri) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("nothing at {uri}"))
 }
 
 /// Answers 503 to a type that ends in `down`, 422 to one that ends in `refused`.

@@ -96,6 +96,25 @@ async fn an_answer_decides_what_becomes_of_the_event() {
     assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, away);
 }
 
+/// Nobody listens, or whoever does refuses and says what was asked: the secret in the address is told to nobody.
+#[tokio::test]
+async fn the_address_is_in_no_receipt() {
+    let receiver = structured().await;
+    let refusing = format!("http://{}/echo?token=sesame", receiver.address);
+    let away = "http://127.0.0.1:1/hook?token=sesame".to_owned();
+    for (url, says) in [(refusing, "nothing at"), (away, "post the event")] {
+        let webhook = Webhook::new(&url, Mode::Structured, Vec::new(), Duration::from_secs(5)).unwrap();
+        let entry = entry("shop.order.paid.v1");
+        let batch = Batch {
+            entries: &[&entry],
+            ordering: Ordering::Key,
+        };
+        let receipts = webhook.deliver(&batch).await;
+        let shown = format!("{webhook:?} {receipts:?}");
+        assert!(shown.contains(says) && !shown.contains("sesame"), "{shown}");
+    }
+}
+
 /// A receiver that answers once and then hangs up on whatever comes on that connection, as one does that was idle too long.
 async fn hangs_up_after_one_answer(listener: TcpListener) {
     let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";

@@ -132,6 +132,26 @@ async fn a_new_partition_is_read_from_its_beginning() {
     assert!(came.into_iter().eq(5..45));
 }
 
+/// A topic that has grown while a group was away holds nothing in its new partitions that the group is to pass over.
+#[tokio::test]
+async fn a_partition_that_came_while_the_group_was_away_is_read_from_its_beginning() {
+    let (site, name) = (KafkaSite::shared(), name());
+    site.create_with(&name, 3, &[]).await;
+    fill(&site, &name, 0..5).await;
+    drop(site.join(&name, &name, Start::Head).await);
+    site.create_with(&name, 6, &[]).await;
+    fill(&site, &name, 5..45).await;
+    let of_new = site.read(&name, "read_committed").await;
+    assert!(
+        of_new.iter().any(|message| message.partition() >= 3),
+        "some are in new partitions"
+    );
+    let mut member = site.join(&name, &name, Start::Head).await;
+    let mut came: Vec<i64> = take(&mut member, 40).await.iter().map(number).collect();
+    came.sort_unstable();
+    assert!(came.into_iter().eq(5..45));
+}
+
 /// A group that Kafka knows no offset of begins with what comes from now on, unless its subscriber says otherwise; what its own
 /// relay publishes waits until it has joined.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

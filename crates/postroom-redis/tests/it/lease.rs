@@ -1,13 +1,19 @@
 //! Members that die, are paused, work long, or come and go.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use postroom::ErrorKind;
+use postroom::{DatabaseTransaction, ErrorKind, Event, Filter, Relay, Result, Subscriber, dead};
 use postroom_redis::{Options, Redis};
+use postroom_testkit::broker_suite::Site as _;
+use postroom_testkit::fresh;
+use postroom_testkit::wait::{until, until_some};
 use redis::AsyncTypedCommands;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::events::{PATIENCE, assert_whole, entries, join, marks, name, next, number, publish, receive};
 use crate::site::{options, shared};
@@ -181,9 +187,41 @@ async fn shares_become(
     }
 }
 
-/// What kills its member again and again is put aside; what only was beside it is not.
+/// A backlog is when members are added: the first gives up partitions between two batches, although there is always more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_comes_during_a_backlog_gets_its_share() {
+    const COUNT: i64 = 6000;
+    let site = shared().await;
+    let broker = Redis::open(&site.url, brief()).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    broker.create(&topic, 4).await.unwrap();
+    publish(&broker, &topic, &entries(0, COUNT, 40, 10)).await;
+    let mut first = join(&broker, &group, &topic).await;
+    let mut second = join(&broker, &group, &topic).await;
+    let log = Mutex::new((Vec::new(), [0, 0]));
+    let note = |at: usize, messages: &[postroom::Message]| {
+        let mut log = log.lock().unwrap();
+        log.0.extend(messages.iter().map(number));
+        log.1[at] += messages.len();
+    };
+    let work = async |at: usize, member: &mut Box<dyn postroom::Subscription>| {
+        while let Ok(messages) = timeout(LEASE * 3, member.next(100)).await {
+            let messages = messages.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            note(at, &messages);
+            member.ack(&marks(&messages)).await.unwrap();
+        }
+    };
+    tokio::join!(work(0, &mut first), work(1, &mut second));
+    let (came, shares) = log.into_inner().unwrap();
+    assert_whole(&came, COUNT, 40);
+    assert_eq!(came.len(), usize::try_from(COUNT).unwrap(), "each once");
+    assert!(shares.iter().all(|share| *share > came.len() / 4), "{shares:?}");
+}
+
+/// What kills its member again and again is given up; what only was beside it is not.
 #[tokio::test]
-async fn an_entry_that_kills_its_members_is_buried_alone() {
+async fn an_entry_that_kills_its_members_is_given_up_alone() {
     const KILLER: i64 = 3;
     let site = shared().await;
     let options = Options {
@@ -196,22 +234,24 @@ async fn an_entry_that_kills_its_members_is_buried_alone() {
     let (topic, group) = (name("orders"), name("group"));
     publish(&broker, &topic, &entries(0, 10, 2, 10)).await;
     let (mut came, mut deaths) = (Vec::new(), 0);
-    while came.len() < 9 {
+    while came.len() < 10 {
         let (url, to, of, options) = (site.url.clone(), topic.clone(), group.clone(), options.clone());
-        let left = 9 - came.len();
+        let left = 10 - came.len();
         let live = async move || {
             let broker = Redis::open(&url, options).unwrap();
             let mut member = join(&broker, &of, &to).await;
             let mut done = Vec::new();
             while done.len() < left {
                 let messages = next(&mut member, 100).await;
-                let numbers: Vec<i64> = messages.iter().map(number).collect();
-                if numbers.contains(&KILLER) {
+                if messages
+                    .iter()
+                    .any(|one| number(one) == KILLER && one.given_up.is_none())
+                {
                     std::mem::forget(member);
                     return (done, true);
                 }
                 member.ack(&marks(&messages)).await.unwrap();
-                done.extend(numbers);
+                done.extend(messages.iter().map(|one| (number(one), one.given_up.clone())));
             }
             (done, false)
         };
@@ -221,19 +261,59 @@ async fn an_entry_that_kills_its_members_is_buried_alone() {
         assert!(deaths <= 4, "it kills for ever");
     }
     assert_eq!(deaths, 4);
-    assert_eq!(came, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
-    let buried = postroom_testkit::broker_suite::Site::buried(&mut shared().await, &topic).await;
-    assert_eq!(buried.len(), 1, "{buried:?}");
-    for words in [
-        "\"n\":3",
-        &topic,
-        &group,
-        "partition 0, id ",
-        "delivered 4 times",
-        "shop.order.paid.v1",
-    ] {
-        assert!(buried[0].contains(words), "{words:?} is missing: {}", buried[0]);
-    }
+    let why = "delivered 4 times and never acknowledged".to_owned();
+    let expected = (0..10).map(|n| (n, (n == KILLER).then(|| why.clone())));
+    assert_eq!(came, expected.collect::<Vec<_>>());
+}
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+async fn count(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+    HANDLED.fetch_add(1, SeqCst);
+    Ok(())
+}
+
+/// It is among the dead letters like any other, to be shown and retried; no handler has got it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_is_given_up_is_a_dead_letter() {
+    let (site, fresh) = (shared().await, fresh::sqlite().await);
+    let options = Options {
+        deliveries_max: Some(1),
+        lease: Duration::from_millis(600),
+        partitions: 1,
+        ..brief()
+    };
+    let broker = Redis::open(&site.url, options).unwrap();
+    let (topic, group) = (name("orders"), name("group"));
+    let sent = entries(0, 1, 1, 10);
+    publish(&broker, &topic, &sent).await;
+    take_and_die(site.url.clone(), group.clone(), topic.clone(), 1).await;
+    let subscriber = Subscriber::new(group, "shop.**", count);
+    let route = subscriber.fed_by(Arc::new(broker), vec![topic.clone()], Filter::all());
+    let stop = CancellationToken::new();
+    let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
+    let letters = async || {
+        let all = dead::Selection::default();
+        dead::list(fresh.db(), &all, None, 10).await.unwrap().pop()
+    };
+    let watch = async {
+        let letter = until_some("it is a dead letter", letters).await;
+        let buried = async || shared().await.buried(&topic).await;
+        until("there is a copy", async || buried().await.len() == 1).await;
+        assert_eq!(HANDLED.load(SeqCst), 0, "nobody else is to die of it");
+        let all = dead::Selection::default();
+        assert_eq!(dead::retry(fresh.db(), &all, "ada").await.unwrap(), 1);
+        until("it is handled when somebody says so", async || {
+            HANDLED.load(SeqCst) == 1
+        })
+        .await;
+        stop.cancel();
+        letter
+    };
+    let (ended, letter) = tokio::join!(relay, watch);
+    ended.unwrap();
+    assert_eq!(letter.entry.event.id, sent[0].event.id);
+    assert_eq!(letter.error, "delivered 1 times and never acknowledged");
 }
 
 /// Members that leave in order, or hand entries back, do not bring them nearer to burial.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
-    DatabaseTransaction, Entry, Envelope, Error, ErrorKind, Event, Filter, Relay, Result, Retry, Start, Subscriber,
-    clock, dead, inspect,
+    Broker as _, DatabaseTransaction, Entry, Envelope, Error, ErrorKind, Event, Filter, Relay, Result, Retry, Start,
+    Subscriber, clock, dead, inspect,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::memory_broker::MemoryBroker;
-use postroom_testkit::wait::until_some;
+use postroom_testkit::wait::{until, until_some};
 use postroom_testkit::{Fresh, fresh};
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
@@ -89,6 +89,36 @@ async fn what_is_dead_and_comes_again_is_dead_once() {
     consume(&fresh, &broker, 1, 2).await;
     assert_eq!(letters(&fresh).await.len(), 1);
     assert_eq!(broker.buried("t").await.len(), 1, "one copy");
+}
+
+/// What is published before the group is back came later than all it has had: it is not passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_its_broker_has_forgotten_misses_nothing() {
+    let fresh = fresh::sqlite().await;
+    let mut broker = MemoryBroker::default();
+    broker.put("t", CLOUDEVENTS_JSON, &structured("a", "well")).await;
+    let route =
+        Subscriber::new("s", "**", handle).fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
+    let stop = CancellationToken::new();
+    let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
+    let status = async || inspect::status(&*fresh).await.unwrap().routes.pop();
+    let delivered = async |count| status().await.is_some_and(|route| route.delivered == count);
+    let watch = async {
+        let has_joined = async || broker.waiting("s", &["t".to_owned()]).await.unwrap() == 0;
+        until("the group begins behind what is there", has_joined).await;
+        broker.put("t", CLOUDEVENTS_JSON, &structured("b", "well")).await;
+        until("it works", || delivered(1)).await;
+        broker.stop().await;
+        let is_away = async || status().await.is_some_and(|route| route.down.is_some());
+        until("the broker is missed", is_away).await;
+        broker.lose();
+        broker.put("t", CLOUDEVENTS_JSON, &structured("c", "well")).await;
+        broker.start().await;
+        until("what came meanwhile is handled", || delivered(2)).await;
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(relay, watch);
+    ended.unwrap();
 }
 
 /// There is no handler to give it to; that an operator asks must not make it vanish.
