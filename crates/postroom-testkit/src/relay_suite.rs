@@ -37,6 +37,7 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
+            more_keys_than_a_statement_can_name_are_retried
         );
         $crate::relay_suite!($fresh; errand:
             an_errand_holds_up_its_key_alone

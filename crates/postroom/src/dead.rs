@@ -23,6 +23,9 @@ use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_e
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
 
+/// Letters that can be named at once.
+const NAMED_MAX: usize = 1_000;
+
 /// An entry that was given up.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeadLetter {
@@ -213,6 +216,12 @@ pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -
 async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decision) -> Result<()> {
     if dead_ids.is_empty() {
         return Ok(());
+    }
+    if dead_ids.len() > NAMED_MAX {
+        return Err(Error::invalid(format!(
+            "{} dead letters are named at once; name at most {NAMED_MAX}, or choose by route, type, aggregate or error",
+            dead_ids.len()
+        )));
     }
     let named = Selection {
         dead_ids: dead_ids.to_vec(),

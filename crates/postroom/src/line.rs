@@ -59,6 +59,8 @@ struct Work {
     unsettled: u64,
     lanes: Lanes,
     parked: u64,
+    /// Every lane's first row is due or held.
+    is_arranged: bool,
     next_due: Option<Instant>,
     is_paused: bool,
     signal: i64,
@@ -181,7 +183,7 @@ impl Line {
         let tx = table::begin_own(self.feed.outbox().db()).await?;
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
         let cursor = cursor::read(&tx, &self.shard).await?;
-        parked::arrange(&tx, &self.shard, self.route.ordering, None).await?;
+        let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
         let down = down::read(&tx, &self.shard, Side::Delivery).await?;
         let work = Work {
             epoch,
@@ -189,8 +191,9 @@ impl Line {
             settled: cursor.position,
             settled_at: Instant::now(),
             unsettled: 0,
-            lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
-            parked: parked::count(&tx, &self.shard).await?,
+            lanes: arranged.lanes,
+            parked: arranged.parked,
+            is_arranged: arranged.is_whole,
             next_due: parked::due_in(&tx, &self.shard)
                 .await?
                 .map(|wait| Instant::now() + wait),
@@ -227,7 +230,8 @@ impl Line {
     /// One step: what is due again, else the next slice of the log.
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         let signal = self.pulse.borrow_and_update().signal;
-        if signal != work.signal {
+        let is_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
+        if signal != work.signal || !work.is_arranged && !is_due(work) {
             self.settle_lazily(work, true).await?;
             *work = self.load(work.epoch).await?;
         }
@@ -238,7 +242,7 @@ impl Line {
             self.vitals.moved(&self.name, Counts::default());
             return Ok(Turn::Idle);
         }
-        let is_due = work.next_due.is_some_and(|due| due <= Instant::now());
+        let is_due = is_due(work);
         work.retried = is_due && !work.retried;
         let turn = match work.retried {
             true => self.retry_due(work).await?,

@@ -318,6 +318,57 @@ pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh)
     assert_eq!(letters(&office).await.len(), 0, "an outage gives nothing up");
 }
 
+/// More keys than one statement could name are retried all the same: a hundred thousand dead letters hold up no line.
+pub async fn more_keys_than_a_statement_can_name_are_retried(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let refusing = Route {
+        retry: quick(1_000_000),
+        ..Route::new("sink", To::Destination(Arc::new(Refusing)))
+    };
+    office.start(office.relay().route(refusing));
+    office.emit(&[("first", "one")]).await;
+    let parked = "select count(*) from postroom.outbox_parked";
+    office
+        .until("it is parked", async || office.number(parked).await == 1)
+        .await;
+    office.stop().await;
+    office
+        .execute(&copies_of_what_is_parked(office.prefix(), 100_000))
+        .await;
+    let switch = Arc::new(Switch::default());
+    switch.is_up.store(true, SeqCst);
+    let route = Route::new("sink", To::Destination(Arc::<Switch>::clone(&switch)));
+    office.start(office.relay().route(route));
+    let left = async || office.number(parked).await;
+    office.until("the line goes on", async || left().await < 97_000).await; // past what is made due at once
+    office.stop().await;
+    assert!(switch.seen.lock().unwrap_or_else(PoisonError::into_inner).len() > 3_000);
+}
+
+/// As many copies of the one row that is parked, each of a key of its own, as an operator's retry leaves them.
+fn copies_of_what_is_parked(prefix: &str, count: u32) -> String {
+    let digit = "(select 0 as d union all select 1 union all select 2 union all select 3 union all select 4 union all \
+                 select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
+    let kept = "route, shard, event_id, event_type, source, aggregate_type, payload, headers, occurred_at, created_at";
+    format!(
+        "insert into {prefix}outbox_parked ({kept}, id, aggregate_id, state, origin) \
+         select {kept}, id + n, cast(n as char(9)), 'wait', 'dead' from {prefix}outbox_parked, \
+         (select a.d + 10 * b.d + 100 * c.d + 1000 * d.d + 10000 * e.d + 1 as n \
+          from {digit} a, {digit} b, {digit} c, {digit} d, {digit} e) numbers where n <= {count}"
+    )
+}
+
+/// A destination that takes nothing.
+#[derive(Debug)]
+struct Refusing;
+
+#[async_trait]
+impl Destination for Refusing {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        vec![Receipt::Refused("not now".into()); batch.entries.len()]
+    }
+}
+
 /// What `why` says of ends that are out of reach.
 async fn downs(office: &Office) -> Vec<String> {
     let reasons = inspect::why(&*office.store()).await.expect("reasons");
