@@ -57,6 +57,7 @@ macro_rules! relay_suite {
             the_inbox_forgets_after_its_time
             decided_dead_letters_go_after_their_time
             a_replay_keeps_to_its_rate
+            a_replay_finds_what_lies_far_apart
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck
