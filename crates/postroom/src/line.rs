@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -327,14 +328,11 @@ impl Line {
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
         let tx = table::look(self.feed.outbox().db()).await?;
         let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
+        let foreign = self.foreign(&tx, &mut due).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
         tx.commit().await?;
-        // A replay parks whatever its range holds; what is not for this route leaves again, undelivered.
-        let foreign: Vec<Parked> = due
-            .extract_if(.., |row| !self.route.takes(self.shard.number, &row.entry))
-            .collect();
         if work.probing {
             due.truncate(1);
         }
@@ -358,6 +356,19 @@ impl Line {
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
         self.settle_retried(work, tx, settlement).await?;
         Ok(Turn::Moved)
+    }
+
+    /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All
+    /// else was once taken by this route, and is delivered even if its filter has changed since.
+    async fn foreign(&self, tx: &DatabaseTransaction, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
+        let is_foreign = |row: &Parked| !self.route.filter.matches(&row.entry.event.event_type);
+        let ids: Vec<i64> = due
+            .iter()
+            .filter(|row| is_foreign(row))
+            .map(|row| row.entry.id)
+            .collect();
+        let replayed = parked::replayed(tx, &self.route.name, &ids).await?;
+        Ok(due.extract_if(.., |row| replayed.contains(&row.entry.id)).collect())
     }
 
     fn due_max(&self) -> u64 {

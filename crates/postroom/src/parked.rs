@@ -75,6 +75,9 @@ pub struct Parked {
     pub failed_at: Option<OffsetDateTime>,
 }
 
+/// The origin of what a replay has parked.
+pub(crate) const REPLAY: &str = "replay";
+
 /// Parks entries. One that is parked already keeps its row.
 pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
     let backend = tx.get_database_backend();
@@ -251,6 +254,28 @@ pub(crate) async fn due(
         !held.contains(&row.entry.event.key())
     });
     Ok(rows)
+}
+
+/// Which of these rows a replay has parked.
+pub(crate) async fn replayed(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -> Result<HashSet<i64>> {
+    let mut replayed = HashSet::new();
+    for ids in ids.chunks(ROWS_MAX) {
+        let mut select = Query::select();
+        select
+            .column("id")
+            .from(table::named(tx, Table::Parked))
+            .and_where(Expr::col("route").eq(route))
+            .and_where(Expr::col("origin").eq(REPLAY))
+            .and_where(one_of(ids));
+        let rows = tx
+            .query_all(&select)
+            .await
+            .map_err(|source| Error::db("look where parked entries come from", source))?;
+        for row in &rows {
+            replayed.insert(row.try_get("", "id")?);
+        }
+    }
+    Ok(replayed)
 }
 
 /// Removes rows that were delivered or given up.

@@ -416,7 +416,7 @@ async fn park(tx: &DatabaseTransaction, replay: &Running, entries: Vec<Entry>) -
             route: replay.route.clone(),
             number,
         };
-        parked::insert(tx, &shard, "replay", &rows).await?;
+        parked::insert(tx, &shard, parked::REPLAY, &rows).await?;
     }
     cursor::signal(tx).await
 }
