@@ -38,6 +38,9 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
+            more_keys_than_a_statement_can_name_are_retried
+            dead_letters_follow_their_route_when_it_is_cut_anew
+            what_waits_is_delivered_though_the_filter_has_changed
         );
         $crate::relay_suite!($fresh; errand:
             an_errand_holds_up_its_key_alone
@@ -57,6 +60,7 @@ macro_rules! relay_suite {
             the_inbox_forgets_after_its_time
             decided_dead_letters_go_after_their_time
             a_replay_keeps_to_its_rate
+            a_replay_finds_what_lies_far_apart
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck

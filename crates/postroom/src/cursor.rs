@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, LockBehavior, LockType, OnConflict, Query};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
 
 use crate::clock::{db_now, db_now_plus};
@@ -50,16 +50,7 @@ pub(crate) fn number(shard: &Shard) -> i32 {
 /// Makes the rows of a route that is new; refuses a route whose number of shards has changed, because its keys would
 /// change cursors and lose their order.
 pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32, start: Position) -> Result<()> {
-    let mut count = Query::select();
-    count
-        .expr_as(Expr::cust("count(*)"), "shards")
-        .from(table::named(tx, Table::Cursor))
-        .and_where(Expr::col("route").eq(route));
-    let row = tx
-        .query_one(&count)
-        .await
-        .map_err(|source| Error::db("look for the route", source))?;
-    let known: i64 = row.map_or(Ok(0), |row| row.try_get("", "shards"))?;
+    let known = rows(tx, route).await?;
     if known != 0 && known != i64::from(shards) {
         return Err(Error::invalid(format!(
             "route {route:?} has {known} shards in the database and {shards} in the configuration; keep the number, or \
@@ -88,13 +79,56 @@ pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32,
     Ok(())
 }
 
-/// Takes a lease that is free or has run out; `None` when somebody else holds it.
+/// Into how many shards a route is cut.
+pub(crate) async fn shards(tx: &DatabaseTransaction, route: &str) -> Result<u32> {
+    match rows(tx, route).await? {
+        0 => Err(unknown(route)),
+        rows => Ok(u32::try_from(rows).unwrap_or(u32::MAX)),
+    }
+}
+
+async fn rows(tx: &DatabaseTransaction, route: &str) -> Result<i64> {
+    let mut count = Query::select();
+    count
+        .expr_as(Expr::cust("count(*)"), "shards")
+        .from(table::named(tx, Table::Cursor))
+        .and_where(Expr::col("route").eq(route));
+    let row = tx
+        .query_one(&count)
+        .await
+        .map_err(|source| Error::db("look for the route", source))?;
+    Ok(row.map_or(Ok(0), |row| row.try_get("", "shards"))?)
+}
+
+fn unknown(route: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no route {route:?}; `postroom status` lists them"),
+    )
+}
+
+/// Takes a lease that is free or has run out; `None` when somebody else holds it, or changes its row just now: whoever takes
+/// leases has others to renew, and waits for no lock.
 pub(crate) async fn take(tx: &DatabaseTransaction, shard: &Shard, owner: &str, ttl: Duration) -> Result<Option<Lease>> {
     let backend = tx.get_database_backend();
     let deadline = Instant::now() + ttl;
     let free = Expr::col("owner")
         .is_null()
         .or(Expr::col("expires_at").lt(db_now(backend)));
+    let mut select = Query::select();
+    select
+        .column("epoch")
+        .from(table::named(tx, Table::Cursor))
+        .and_where(at(shard))
+        .and_where(free.clone())
+        .lock_with_behavior(LockType::Update, LockBehavior::SkipLocked);
+    let found = tx.query_one(&select).await;
+    if found
+        .map_err(|source| Error::db("look for a free lease", source))?
+        .is_none()
+    {
+        return Ok(None);
+    }
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
@@ -331,10 +365,7 @@ pub(crate) async fn lock(tx: &DatabaseTransaction, route: &str) -> Result<()> {
         .await
         .map_err(|source| Error::db("lock a route", source))?;
     if locked.rows_affected() == 0 {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            format!("there is no route {route:?}; `postroom status` lists them"),
-        ));
+        return Err(unknown(route));
     }
     Ok(())
 }

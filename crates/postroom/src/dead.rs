@@ -3,7 +3,7 @@
 //! Retrying puts the entry back in front of its key; discarding lets the key go on without it. Neither deletes the
 //! letter: it stays with what was decided, by whom and why.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
@@ -22,6 +22,9 @@ use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_e
 
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
+
+/// Letters that can be named at once.
+const NAMED_MAX: usize = 1_000;
 
 /// An entry that was given up.
 #[derive(Clone, Debug, Serialize)]
@@ -157,6 +160,9 @@ enum Decision {
 
 async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decision: &Decision) -> Result<u64> {
     check_named(db, &which.dead_ids, decision).await?;
+    if matches!(decision, Decision::Retry) {
+        check_routes(db, which).await?;
+    }
     let (mut decided, mut after) = (0, 0);
     loop {
         let tx = table::begin_own(db).await?;
@@ -167,8 +173,12 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
         }
         decided += letters.len() as u64;
         after = letters.last().map_or(after, |letter| letter.dead_id); // one that dies again meanwhile is not decided twice
+        let shards = match decision {
+            Decision::Retry => shards_of(&tx, &letters).await?,
+            Decision::Discard(_) => HashMap::new(),
+        };
         for letter in &letters {
-            apply(&tx, letter, actor, decision).await?;
+            apply(&tx, letter, &shards, actor, decision).await?;
         }
         cursor::signal(&tx).await?;
         tx.commit().await?;
@@ -214,6 +224,12 @@ async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decis
     if dead_ids.is_empty() {
         return Ok(());
     }
+    if dead_ids.len() > NAMED_MAX {
+        return Err(Error::invalid(format!(
+            "{} dead letters are named at once; name at most {NAMED_MAX}, or choose by route, type, aggregate or error",
+            dead_ids.len()
+        )));
+    }
     let named = Selection {
         dead_ids: dead_ids.to_vec(),
         ..Selection::default()
@@ -231,6 +247,29 @@ async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decis
             Err(Error::new(*kind, says.join("; ")))
         }
     }
+}
+
+/// Refuses to retry letters of a route that nobody works: if one is named, or its route is.
+async fn check_routes(db: &DatabaseConnection, which: &Selection) -> Result<()> {
+    let mut routes: HashSet<String> = which.routes.iter().cloned().collect();
+    if !which.dead_ids.is_empty() {
+        let letters = list(db, which, None, which.dead_ids.len() as u64).await?;
+        routes.extend(letters.into_iter().map(|letter| letter.route));
+    }
+    let tx = table::look(db).await?;
+    for route in &routes {
+        cursor::shards(&tx, route).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "route {route:?} is not there any more, so nobody would deliver its dead letters; start a relay that has \
+                     it, or discard them"
+                ),
+            ),
+            _ => error,
+        })?;
+    }
+    Ok(tx.commit().await?)
 }
 
 fn unknown(dead_id: i64) -> String {
@@ -259,7 +298,7 @@ impl Decision {
 }
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one. No handler can
-/// take what is no event, so that is not retried.
+/// take what is no event, and nobody works a route that was forgotten, so that is not retried.
 async fn undecided(
     tx: &DatabaseTransaction,
     which: &Selection,
@@ -276,7 +315,11 @@ async fn undecided(
         .order_by("dead_id", Order::Asc)
         .limit(BATCH);
     if matches!(decision, Decision::Retry) {
-        select.and_where(Expr::col("event_type").ne(UNREADABLE));
+        let mut known = Query::select();
+        known.column("route").from(table::named(tx, Table::Cursor));
+        select
+            .and_where(Expr::col("event_type").ne(UNREADABLE))
+            .and_where(Expr::col("route").in_subquery(known));
     }
     let routes: HashSet<String> = read_rows(tx, &select)
         .await?
@@ -294,16 +337,23 @@ async fn undecided(
     read_rows(tx, &select).await
 }
 
-async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decision: &Decision) -> Result<()> {
-    let shard = Shard {
-        route: letter.route.clone(),
-        number: letter.shard,
-    };
+async fn apply(
+    tx: &DatabaseTransaction,
+    letter: &DeadLetter,
+    shards: &HashMap<String, u32>,
+    actor: &str,
+    decision: &Decision,
+) -> Result<()> {
     // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in. The line, woken by
     // the signal, puts what is parked into order.
     parked::remove(tx, &letter.route, &[letter.entry.id]).await?;
     let (state, action, reason) = match decision {
         Decision::Retry => {
+            let shards = shards.get(&letter.route).copied().unwrap_or(1);
+            let shard = Shard {
+                route: letter.route.clone(),
+                number: letter.entry.event.key().shard(shards),
+            };
             parked::insert(tx, &shard, "dead", &[again(letter)]).await?;
             ("retried", "dead.retry", None)
         }
@@ -329,6 +379,17 @@ async fn apply(tx: &DatabaseTransaction, letter: &DeadLetter, actor: &str, decis
         &serde_json::json!({ "dead_id": letter.dead_id, "reason": reason }),
     )
     .await
+}
+
+/// Into how many shards the routes of these letters are cut now: it may be otherwise than when they died.
+async fn shards_of(tx: &DatabaseTransaction, letters: &[DeadLetter]) -> Result<HashMap<String, u32>> {
+    let mut shards = HashMap::new();
+    for letter in letters {
+        if !shards.contains_key(&letter.route) {
+            shards.insert(letter.route.clone(), cursor::shards(tx, &letter.route).await?);
+        }
+    }
+    Ok(shards)
 }
 
 fn again(letter: &DeadLetter) -> Parked {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cursor::{self, Holder, Lease, Shard};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::Outbox;
 use crate::table;
 
@@ -45,7 +45,7 @@ impl Keeper {
     /// Keeps leases until `stop`. Whoever calls it ends the lines first and then calls [`Keeper::release`].
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            self.round().await.unwrap_or_else(|error| {
+            self.round_in_time().await.unwrap_or_else(|error| {
                 tracing::warn!(
                     error = error.report(),
                     "leases could not be renewed; lines stop when theirs run out"
@@ -72,8 +72,15 @@ impl Keeper {
         self.slots.values().all(|slot| slot.borrow().is_some())
     }
 
+    /// A round that ends: a database that went away without a word would be waited for for ever.
+    async fn round_in_time(&self) -> Result<()> {
+        let round = tokio::time::timeout(self.ttl, self.round()).await;
+        round.unwrap_or_else(|_elapsed| Err(late(self.ttl)))
+    }
+
     /// Renews what is ours, drops what is not any more, takes what is free.
     async fn round(&self) -> Result<()> {
+        let begun = Instant::now();
         let tx = table::begin_own(self.outbox.db()).await?;
         let (deadline, renewed) = cursor::renew(&tx, &self.owner, self.ttl).await?;
         if self.holds_all() && renewed == self.slots.len() as u64 {
@@ -83,15 +90,20 @@ impl Keeper {
         }
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
-        for holder in holders {
+        let is_mine = |holder: &Holder| holder.owner.as_deref() == Some(self.owner.as_str());
+        for holder in &holders {
             let Some(slot) = self.slots.get(&holder.shard) else {
                 continue;
             };
-            if holder.owner.as_deref() == Some(self.owner.as_str()) {
-                slot.send_if_modified(|lease| renew(lease, holder.epoch, deadline));
-            } else {
-                slot.send_if_modified(|lease| lease.take().is_some());
-                self.take(&holder, slot).await?;
+            slot.send_if_modified(|lease| match is_mine(holder) {
+                true => renew(lease, holder.epoch, deadline),
+                false => lease.take().is_some(),
+            });
+        }
+        for holder in holders.iter().filter(|holder| holder.is_free && !is_mine(holder)) {
+            // What is ours must be renewed in time, whatever there is to take.
+            if begun.elapsed() < self.ttl / 3 {
+                self.take(&holder.shard).await;
             }
         }
         Ok(())
@@ -104,18 +116,37 @@ impl Keeper {
         }
     }
 
-    async fn take(&self, holder: &Holder, slot: &watch::Sender<Option<Lease>>) -> Result<()> {
-        if !holder.is_free {
-            return Ok(());
+    /// Takes a lease if it can; one that cannot be taken keeps nobody from the others.
+    async fn take(&self, shard: &Shard) {
+        let Some(slot) = self.slots.get(shard) else {
+            return;
+        };
+        let patience = self.ttl / 10;
+        let taken = tokio::time::timeout(patience, self.try_take(shard)).await;
+        match taken.unwrap_or_else(|_elapsed| Err(late(patience))) {
+            Ok(None) => {}
+            Ok(lease) => {
+                slot.send_replace(lease);
+            }
+            Err(error) => {
+                tracing::warn!(route = %shard.route, shard = shard.number, error = error.report(), "lease could not be taken");
+            }
         }
-        let tx = table::begin_own(self.outbox.db()).await?;
-        let taken = cursor::take(&tx, &holder.shard, &self.owner, self.ttl).await?;
-        tx.commit().await?;
-        if let Some(lease) = taken {
-            slot.send_replace(Some(lease));
-        }
-        Ok(())
     }
+
+    async fn try_take(&self, shard: &Shard) -> Result<Option<Lease>> {
+        let tx = table::begin_own(self.outbox.db()).await?;
+        let taken = cursor::take(&tx, shard, &self.owner, self.ttl).await?;
+        tx.commit().await?;
+        Ok(taken)
+    }
+}
+
+fn late(patience: Duration) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the store did not answer within {patience:?}"),
+    )
 }
 
 /// Renews a lease. Whether its line must hear of it: one whose lease was running need not.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +60,8 @@ struct Work {
     unsettled: u64,
     lanes: Lanes,
     parked: u64,
+    /// Every lane's first row is due or held.
+    is_arranged: bool,
     next_due: Option<Instant>,
     is_paused: bool,
     signal: i64,
@@ -181,7 +184,7 @@ impl Line {
         let tx = table::begin_own(self.feed.outbox().db()).await?;
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
         let cursor = cursor::read(&tx, &self.shard).await?;
-        parked::arrange(&tx, &self.shard, self.route.ordering, None).await?;
+        let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
         let down = down::read(&tx, &self.shard, Side::Delivery).await?;
         let work = Work {
             epoch,
@@ -189,8 +192,9 @@ impl Line {
             settled: cursor.position,
             settled_at: Instant::now(),
             unsettled: 0,
-            lanes: parked::lanes(&tx, &self.shard, self.route.ordering).await?,
-            parked: parked::count(&tx, &self.shard).await?,
+            lanes: arranged.lanes,
+            parked: arranged.parked,
+            is_arranged: arranged.is_whole,
             next_due: parked::due_in(&tx, &self.shard)
                 .await?
                 .map(|wait| Instant::now() + wait),
@@ -227,7 +231,8 @@ impl Line {
     /// One step: what is due again, else the next slice of the log.
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         let signal = self.pulse.borrow_and_update().signal;
-        if signal != work.signal {
+        let is_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
+        if signal != work.signal || !work.is_arranged && !is_due(work) {
             self.settle_lazily(work, true).await?;
             *work = answered(self.load(work.epoch)).await?;
         }
@@ -238,7 +243,7 @@ impl Line {
             self.vitals.moved(&self.name, Counts::default());
             return Ok(Turn::Idle);
         }
-        let is_due = work.next_due.is_some_and(|due| due <= Instant::now());
+        let is_due = is_due(work);
         work.retried = is_due && !work.retried;
         let turn = match work.retried {
             true => self.retry_due(work).await?,
@@ -323,14 +328,11 @@ impl Line {
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
         let tx = table::look(self.feed.outbox().db()).await?;
         let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
+        let foreign = self.foreign(&tx, &mut due).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
         tx.commit().await?;
-        // A replay parks whatever its range holds; what is not for this route leaves again, undelivered.
-        let foreign: Vec<Parked> = due
-            .extract_if(.., |row| !self.route.takes(self.shard.number, &row.entry))
-            .collect();
         if work.probing {
             due.truncate(1);
         }
@@ -354,6 +356,19 @@ impl Line {
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
         self.settle_retried(work, tx, settlement).await?;
         Ok(Turn::Moved)
+    }
+
+    /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All
+    /// else was once taken by this route, and is delivered even if its filter has changed since.
+    async fn foreign(&self, tx: &DatabaseTransaction, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
+        let is_foreign = |row: &Parked| !self.route.filter.matches(&row.entry.event.event_type);
+        let ids: Vec<i64> = due
+            .iter()
+            .filter(|row| is_foreign(row))
+            .map(|row| row.entry.id)
+            .collect();
+        let replayed = parked::replayed(tx, &self.route.name, &ids).await?;
+        Ok(due.extract_if(.., |row| replayed.contains(&row.entry.id)).collect())
     }
 
     fn due_max(&self) -> u64 {

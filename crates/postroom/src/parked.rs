@@ -22,6 +22,8 @@ use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_e
 
 /// Rows in one statement.
 const ROWS_MAX: usize = 300;
+/// Rows that are made due at once, when a shard is put into order.
+const DUE_MAX: usize = 2_000;
 
 /// Why an entry is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +43,14 @@ impl Parking {
             Self::Retry => "retry",
             Self::Wait => "wait",
             Self::Held => "held",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "retry" => Self::Retry,
+            "held" => Self::Held,
+            _ => Self::Wait,
         }
     }
 }
@@ -64,6 +74,9 @@ pub struct Parked {
     #[serde(with = "time::serde::rfc3339::option")]
     pub failed_at: Option<OffsetDateTime>,
 }
+
+/// The origin of what a replay has parked.
+pub(crate) const REPLAY: &str = "replay";
 
 /// Parks entries. One that is parked already keeps its row.
 pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
@@ -243,6 +256,28 @@ pub(crate) async fn due(
     Ok(rows)
 }
 
+/// Which of these rows a replay has parked.
+pub(crate) async fn replayed(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -> Result<HashSet<i64>> {
+    let mut replayed = HashSet::new();
+    for ids in ids.chunks(ROWS_MAX) {
+        let mut select = Query::select();
+        select
+            .column("id")
+            .from(table::named(tx, Table::Parked))
+            .and_where(Expr::col("route").eq(route))
+            .and_where(Expr::col("origin").eq(REPLAY))
+            .and_where(one_of(ids));
+        let rows = tx
+            .query_all(&select)
+            .await
+            .map_err(|source| Error::db("look where parked entries come from", source))?;
+        for row in &rows {
+            replayed.insert(row.try_get("", "id")?);
+        }
+    }
+    Ok(replayed)
+}
+
 /// Removes rows that were delivered or given up.
 pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -> Result<()> {
     for ids in ids.chunks(ROWS_MAX) {
@@ -250,7 +285,7 @@ pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -
         delete
             .from_table(table::named(tx, Table::Parked))
             .and_where(Expr::col("route").eq(route))
-            .and_where(Expr::col("id").is_in(ids.iter().copied()));
+            .and_where(one_of(ids));
         tx.execute(&delete)
             .await
             .map_err(|source| Error::db("remove parked entries", source))?;
@@ -296,84 +331,146 @@ fn tell(route: &str, row: &Parked) {
     }
 }
 
-/// Puts the rows of these keys (or of the whole shard) into order: the first of a lane is due unless it is held, the others
-/// wait. Answers those of the keys that have no row any more.
+/// Puts the rows of these keys into order: the first of a lane is due unless it is held, the others wait. Answers those of
+/// the keys that have no row any more.
 pub(crate) async fn arrange(
     tx: &DatabaseTransaction,
     shard: &Shard,
     ordering: Ordering,
-    keys: Option<HashSet<Key>>,
+    mut keys: HashSet<Key>,
 ) -> Result<HashSet<Key>> {
-    if keys.as_ref().is_some_and(HashSet::is_empty) {
-        return Ok(HashSet::new());
+    if keys.is_empty() {
+        return Ok(keys);
     }
-    let (firsts, kept) = firsts(tx, shard, ordering, keys.as_ref()).await?;
-    let within = |wanted: Option<&HashSet<Key>>| match (ordering, wanted) {
-        (Ordering::Key, Some(keys)) => of(shard).and(among(keys.clone())),
-        _ => of(shard),
-    };
-    if ordering != Ordering::None {
-        let mut wait = Query::update();
-        wait.table(table::named(tx, Table::Parked))
-            .value("state", Parking::Wait.name())
-            .value("next_at", Expr::cust("null"))
-            .and_where(within(keys.as_ref()))
-            .and_where(Expr::col("state").eq(Parking::Retry.name()))
-            .and_where(Expr::col("id").is_not_in(firsts.iter().copied()));
-        tx.execute(&wait)
-            .await
-            .map_err(|source| Error::db("let parked entries wait", source))?;
+    let places = places(tx, shard, ordering, Some(&keys)).await?;
+    put(tx, shard, &misplaced(ordering, &places)).await?;
+    for place in &places {
+        keys.remove(&place.key);
     }
-    let mut due = Query::update();
-    due.table(table::named(tx, Table::Parked))
-        .value("state", Parking::Retry.name())
-        .value("next_at", db_now(tx.get_database_backend()))
-        .and_where(of(shard))
-        .and_where(Expr::col("state").eq(Parking::Wait.name()));
-    if ordering != Ordering::None {
-        due.and_where(Expr::col("id").is_in(firsts));
-    }
-    tx.execute(&due)
-        .await
-        .map_err(|source| Error::db("make parked entries due", source))?;
-    Ok(keys
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|key| !kept.contains(key))
-        .collect())
+    Ok(keys)
 }
 
-/// The first row of each lane, and which keys have rows.
-async fn firsts(
+/// What a shard has parked, put into order.
+#[derive(Debug)]
+pub(crate) struct Arranged {
+    /// The lanes that stand still.
+    pub(crate) lanes: Lanes,
+    /// How many rows there are.
+    pub(crate) parked: u64,
+    /// Whether every lane's first row is due or held; otherwise some are to be made due when others are gone.
+    pub(crate) is_whole: bool,
+}
+
+/// Puts the rows of a shard into order, and makes no more than [`DUE_MAX`] of them due: whoever waits for the cursor meanwhile
+/// does not wait for long, however many an operator has retried.
+pub(crate) async fn arrange_all(tx: &DatabaseTransaction, shard: &Shard, ordering: Ordering) -> Result<Arranged> {
+    let places = places(tx, shard, ordering, None).await?;
+    let mut misplaced = misplaced(ordering, &places);
+    let is_whole = misplaced.due.len() <= DUE_MAX;
+    misplaced.due.truncate(DUE_MAX);
+    put(tx, shard, &misplaced).await?;
+    let parked = places.len() as u64;
+    let lanes = match ordering {
+        Ordering::Strict => places.first().map(|_| Lane::Line).into_iter().collect(),
+        Ordering::Key => places.into_iter().map(|place| Lane::Key(place.key)).collect(),
+        Ordering::None => Lanes::new(),
+    };
+    Ok(Arranged {
+        lanes,
+        parked,
+        is_whole,
+    })
+}
+
+/// A parked row, as far as its place among the others goes.
+#[derive(Debug)]
+struct Place {
+    id: i64,
+    key: Key,
+    state: Parking,
+}
+
+/// The places of a shard, in order by id. Only where lanes are keys can one key be looked at without the others.
+async fn places(
     tx: &DatabaseTransaction,
     shard: &Shard,
     ordering: Ordering,
     keys: Option<&HashSet<Key>>,
-) -> Result<(Vec<i64>, HashSet<Key>)> {
+) -> Result<Vec<Place>> {
     let mut select = Query::select();
     select
-        .columns(["aggregate_type", "aggregate_id"])
-        .expr_as(Expr::col("id").min(), "first")
+        .columns(["id", "aggregate_type", "aggregate_id", "state"])
         .from(table::named(tx, Table::Parked))
-        .and_where(of(shard))
-        .group_by_columns(["aggregate_type", "aggregate_id"]);
-    if let (Ordering::Key, Some(keys)) = (ordering, keys) {
+        .and_where(of(shard));
+    if let (Ordering::Key | Ordering::None, Some(keys)) = (ordering, keys) {
         select.and_where(among(keys.clone()));
     }
     let rows = tx
         .query_all(&select)
         .await
-        .map_err(|source| Error::db("find the first of each lane", source))?;
-    let mut kept = HashSet::with_capacity(rows.len());
-    let mut firsts = Vec::with_capacity(rows.len());
-    for row in &rows {
-        kept.insert(read_key(row)?);
-        firsts.push(row.try_get::<i64>("", "first")?);
+        .map_err(|source| Error::db("read the order of what is parked", source))?;
+    let mut places: Vec<Place> = rows.iter().map(read_place).collect::<Result<_>>()?;
+    places.sort_unstable_by_key(|place| place.id);
+    Ok(places)
+}
+
+fn read_place(row: &QueryResult) -> Result<Place> {
+    Ok(Place {
+        id: row.try_get("", "id")?,
+        key: read_key(row)?,
+        state: Parking::named(&row.try_get::<String>("", "state")?),
+    })
+}
+
+/// Rows whose state is not that of their place.
+#[derive(Debug, Default, PartialEq)]
+struct Misplaced {
+    /// They wait, and nothing of their lane is before them.
+    due: Vec<i64>,
+    /// They are due, and something of their lane is before them.
+    wait: Vec<i64>,
+}
+
+/// Pure: which of these rows, in order by id, are out of place.
+fn misplaced(ordering: Ordering, places: &[Place]) -> Misplaced {
+    let mut misplaced = Misplaced::default();
+    let mut lanes = HashSet::new();
+    for place in places {
+        let is_first = match ordering {
+            Ordering::Strict => lanes.is_empty(),
+            Ordering::Key => !lanes.contains(&place.key),
+            Ordering::None => true,
+        };
+        match (is_first, place.state) {
+            (true, Parking::Wait) => misplaced.due.push(place.id),
+            (false, Parking::Retry) => misplaced.wait.push(place.id),
+            _ => {}
+        }
+        lanes.insert(&place.key);
     }
-    if ordering == Ordering::Strict {
-        firsts = firsts.into_iter().min().into_iter().collect();
+    misplaced
+}
+
+async fn put(tx: &DatabaseTransaction, shard: &Shard, misplaced: &Misplaced) -> Result<()> {
+    let now = db_now(tx.get_database_backend());
+    for (ids, state, next_at) in [
+        (&misplaced.wait, Parking::Wait, Expr::cust("null")),
+        (&misplaced.due, Parking::Retry, now),
+    ] {
+        for ids in ids.chunks(ROWS_MAX) {
+            let mut update = Query::update();
+            update
+                .table(table::named(tx, Table::Parked))
+                .value("state", state.name())
+                .value("next_at", next_at.clone())
+                .and_where(Expr::col("route").eq(shard.route.as_str()))
+                .and_where(one_of(ids));
+            tx.execute(&update)
+                .await
+                .map_err(|source| Error::db("put parked entries into order", source))?;
+        }
     }
-    Ok((firsts, kept))
+    Ok(())
 }
 
 fn read_key(row: &QueryResult) -> Result<Key> {
@@ -387,6 +484,16 @@ fn of(shard: &Shard) -> Expr {
     Expr::col("route")
         .eq(shard.route.as_str())
         .and(Expr::col("shard").eq(number(shard)))
+}
+
+/// One of these numbers. Their borders are said too: PostgreSQL, without statistics of a table that grew just now, would rather
+/// read the whole route than look each of them up.
+fn one_of(ids: &[i64]) -> Expr {
+    let (first, last) = (ids.iter().min().copied(), ids.iter().max().copied());
+    Expr::col("id")
+        .is_in(ids.iter().copied())
+        .and(Expr::col("id").gte(first))
+        .and(Expr::col("id").lte(last))
 }
 
 fn among(keys: HashSet<Key>) -> Expr {
@@ -414,17 +521,52 @@ async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result
 
 fn read_row(tx: &DatabaseTransaction, row: &QueryResult) -> Result<Parked> {
     let backend = tx.get_database_backend();
-    let state: String = row.try_get("", "state")?;
     Ok(Parked {
         entry: read_entry(row, backend, "id")?,
-        state: match state.as_str() {
-            "retry" => Parking::Retry,
-            "held" => Parking::Held,
-            _ => Parking::Wait,
-        },
+        state: Parking::named(&row.try_get::<String>("", "state")?),
         attempts: u32::try_from(row.try_get::<i32>("", "attempts")?).unwrap_or(0),
         delay: Duration::ZERO,
         error: row.try_get("", "error")?,
         failed_at: read_stamp(row, backend, "failed_at")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_out_of_place_is_named() {
+        use Parking::{Held, Retry, Wait};
+        let rows = [
+            ("a", Retry),
+            ("a", Wait),
+            ("b", Wait),
+            ("b", Retry),
+            ("c", Held),
+            ("c", Retry),
+            ("c", Wait),
+        ];
+        let places: Vec<Place> = (1..)
+            .zip(rows)
+            .map(|(id, (key, state))| Place {
+                id,
+                key: Key {
+                    aggregate_type: "suite".to_owned(),
+                    aggregate_id: key.to_owned(),
+                },
+                state,
+            })
+            .collect();
+        let check = |ordering: Ordering, due: &[i64], wait: &[i64]| {
+            let expected = Misplaced {
+                due: due.to_vec(),
+                wait: wait.to_vec(),
+            };
+            assert_eq!(misplaced(ordering, &places), expected, "{ordering:?}");
+        };
+        check(Ordering::Key, &[3], &[4, 6]);
+        check(Ordering::Strict, &[], &[4, 6]);
+        check(Ordering::None, &[2, 3, 7], &[]);
+    }
 }

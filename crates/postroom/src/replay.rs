@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction};
@@ -23,8 +23,12 @@ use crate::parked::{self, Parked, Parking};
 use crate::route::Filter;
 use crate::table::{self, Table, event_exprs, json_value, read_entry};
 
-/// Entries looked at in one step.
-const STEP: u64 = 500;
+/// Entries parked in one step.
+const STEP: u32 = 500;
+/// Entries looked at in one statement.
+const LOOK: u64 = 5_000;
+/// A step looks no longer than this for entries of its range; the next one goes on there.
+const LOOK_TIME: Duration = Duration::from_millis(500);
 /// A replay waits while its route has this many entries parked.
 const PARKED_MAX: u64 = 5_000;
 
@@ -76,9 +80,7 @@ pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<
     }
     outbox.pulse().await?;
     let unread = first_unread(outbox, &replay.route).await?;
-    let tx = table::begin_own(outbox.db()).await?;
-    cursor::lock(&tx, &replay.route).await?;
-    let (first, last) = bounds(&tx, &replay.range).await?;
+    let (first, last) = bounds(outbox.db(), &replay.range).await?;
     // What the route has still to read would overtake its own predecessors.
     let last = unread.map_or(last, |unread| Ord::min(last, unread - 1));
     if last < first {
@@ -87,6 +89,8 @@ pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<
             replay.route
         )));
     }
+    let tx = table::begin_own(outbox.db()).await?;
+    cursor::lock(&tx, &replay.route).await?;
     let replay_id = insert(&tx, replay, (first, last), actor).await?;
     let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
     audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
@@ -98,6 +102,7 @@ pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<
 /// The first entry that some shard of the route has not read; `None` when all stand at the head.
 async fn first_unread(outbox: &dyn Outbox, route: &str) -> Result<Option<i64>> {
     let tx = table::look(outbox.db()).await?;
+    cursor::shards(&tx, route).await?; // or there is no such route
     let positions = cursor::positions(&tx, route).await?;
     tx.commit().await?;
     let mut first = None;
@@ -170,18 +175,20 @@ pub(crate) async fn cancel_of(tx: &DatabaseTransaction, route: &str) -> Result<(
     Ok(())
 }
 
-/// The ids the range can reach now; an error when it is empty.
-async fn bounds(tx: &DatabaseTransaction, range: &Range) -> Result<(i64, i64)> {
+/// The ids the range can reach now; an error when it is empty. This may read the whole log, so nothing is locked meanwhile.
+async fn bounds(db: &DatabaseConnection, range: &Range) -> Result<(i64, i64)> {
+    let tx = table::look(db).await?;
     let mut select = Query::select();
     select
         .expr_as(Expr::col("id").min(), "first")
         .expr_as(Expr::col("id").max(), "last")
-        .from(table::named(tx, Table::Outbox))
-        .cond_where(condition(tx, range));
+        .from(table::named(&tx, Table::Outbox))
+        .cond_where(condition(&tx, range));
     let row = tx
         .query_one(&select)
         .await
         .map_err(|source| Error::db("look for what to replay", source))?;
+    tx.commit().await?;
     let first: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "first"))?;
     let last: Option<i64> = row.as_ref().map_or(Ok(None), |row| row.try_get("", "last"))?;
     first.zip(last).ok_or_else(|| {
@@ -229,15 +236,17 @@ struct Running {
 
 pub(crate) fn job() -> Job {
     Job::new("replay", When::Signalled, |outbox: Arc<dyn Outbox>| async move {
-        let mut looked_at = 0;
+        let mut steps = 0;
         for replay in running(outbox.db()).await? {
-            // One that cannot go on must not keep the others from it.
-            looked_at += step(outbox.db(), &replay).await.unwrap_or_else(|error| {
-                tracing::warn!(route = %replay.route, error = error.report(), "replay cannot go on");
-                0
-            });
+            match step(outbox.db(), &replay).await {
+                Ok(()) => steps += 1,
+                // One that cannot go on must not keep the others from it.
+                Err(error) => {
+                    tracing::warn!(route = %replay.route, error = error.report(), "replay cannot go on");
+                }
+            }
         }
-        Ok(looked_at)
+        Ok(steps)
     })
 }
 
@@ -273,37 +282,130 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
         .collect()
 }
 
-/// Parks the next second's worth of entries; answers how many it looked at. The cursor rows are locked, so that no line
-/// settles meanwhile; the signal makes the lines put what is parked into order.
-async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
-    let tx = table::begin_own(db).await?;
-    cursor::lock(&tx, &replay.route).await?;
-    let shards = shards(&tx, &replay.route).await?;
-    if parked_rows(&tx, &replay.route, shards).await? > PARKED_MAX {
-        tx.rollback().await?;
-        return Ok(1); // the route is paused or its destination away: go on when there is room
+/// Parks the next second's worth of entries, unless there is no room: then the route is paused or its destination away.
+async fn step(db: &DatabaseConnection, replay: &Running) -> Result<()> {
+    if parked_rows(db, &replay.route).await? > PARKED_MAX {
+        return Ok(());
     }
-    let entries = next_entries(&tx, replay).await?;
-    let looked_at = entries.len() as u64;
-    let next_id = entries.last().map_or(replay.until_id, |entry| entry.id);
+    let found = search(db, replay).await?;
+    let entries = read(db, &found.ids).await?;
+    let tx = table::begin_own(db).await?;
+    if !entries.is_empty() {
+        park(&tx, replay, entries).await?;
+    }
+    if progress(&tx, replay, &found).await? {
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// What a step has found, and how far it has looked.
+struct Found {
+    ids: Vec<i64>,
+    next_id: i64,
+}
+
+/// Looks for entries of the range, a bounded number at a time. Nothing is locked meanwhile: what lies behind the cursor does not
+/// change, and retention keeps it.
+async fn search(db: &DatabaseConnection, replay: &Running) -> Result<Found> {
+    let begun = Instant::now();
+    let wanted = usize::try_from(Ord::min(replay.per_second, STEP)).unwrap_or(1);
+    let mut found = Found {
+        ids: Vec::new(),
+        next_id: replay.next_id,
+    };
+    while found.ids.len() < wanted && found.next_id < replay.until_id && begun.elapsed() < LOOK_TIME {
+        look(db, replay, &mut found, wanted).await?;
+    }
+    Ok(found)
+}
+
+async fn look(db: &DatabaseConnection, replay: &Running, found: &mut Found, wanted: usize) -> Result<()> {
     let filter = match replay.range.types.as_slice() {
         [] => Filter::all(),
         types => Filter::any_of(types.to_vec()),
     };
-    let chosen: Vec<Entry> = entries
-        .into_iter()
-        .filter(|entry| filter.matches(&entry.event.event_type))
-        .collect();
+    let tx = table::look(db).await?;
+    let until = reach(&tx, found.next_id, replay.until_id).await?;
+    let mut select = Query::select();
+    select
+        .columns(["id", "event_type"])
+        .from(table::named(&tx, Table::Outbox))
+        .cond_where(condition(&tx, &replay.range))
+        .and_where(Expr::col("id").gt(found.next_id))
+        .and_where(Expr::col("id").lte(until))
+        .order_by("id", Order::Asc);
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("look for what to replay", source))?;
+    tx.commit().await?;
+    for row in &rows {
+        if filter.matches(&row.try_get::<String>("", "event_type")?) {
+            found.ids.push(row.try_get("", "id")?);
+        }
+        if found.ids.len() == wanted {
+            found.next_id = row.try_get("", "id")?;
+            return Ok(());
+        }
+    }
+    found.next_id = until;
+    Ok(())
+}
+
+/// Where [`LOOK`] entries after `from` end; `until` when there are none.
+async fn reach(tx: &DatabaseTransaction, from: i64, until: i64) -> Result<i64> {
+    let mut next = Query::select();
+    next.column("id")
+        .from(table::named(tx, Table::Outbox))
+        .and_where(Expr::col("id").gt(from))
+        .and_where(Expr::col("id").lte(until))
+        .order_by("id", Order::Asc)
+        .limit(LOOK);
+    let mut last = Query::select();
+    last.expr_as(Expr::col("id").max(), "last").from_subquery(next, "next");
+    let row = tx
+        .query_one(&last)
+        .await
+        .map_err(|source| Error::db("look how far to look", source))?;
+    let last: Option<i64> = row.map_or(Ok(None), |row| row.try_get("", "last"))?;
+    Ok(last.unwrap_or(until))
+}
+
+async fn read(db: &DatabaseConnection, ids: &[i64]) -> Result<Vec<Entry>> {
+    let tx = table::look(db).await?;
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    for (expr, column) in event_exprs(backend) {
+        select.expr_as(expr, column);
+    }
+    select
+        .columns(["id", "created_at"])
+        .from(table::named(&tx, Table::Outbox))
+        .and_where(Expr::col("id").is_in(ids.iter().copied()))
+        .order_by("id", Order::Asc);
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("read what to replay", source))?;
+    tx.commit().await?;
+    rows.iter().map(|row| read_entry(row, backend, "id")).collect()
+}
+
+/// Parks entries. The cursor rows are locked, so that no line settles meanwhile; the signal makes the lines put what is
+/// parked into order.
+async fn park(tx: &DatabaseTransaction, replay: &Running, entries: Vec<Entry>) -> Result<()> {
+    cursor::lock(tx, &replay.route).await?;
+    let shards = cursor::shards(tx, &replay.route).await?;
     if replay.again {
-        let keys: Vec<String> = chosen
+        let keys: Vec<String> = entries
             .iter()
             .map(|entry| format!("{}:{}", replay.route, entry.event.id))
             .collect();
-        inbox::forget(&tx, &keys).await?;
+        inbox::forget(tx, &keys).await?;
     }
-    let parked = chosen.len() as u64;
     let mut by_shard: HashMap<u32, Vec<Parked>> = HashMap::new();
-    for entry in chosen {
+    for entry in entries {
         by_shard
             .entry(entry.event.key().shard(shards))
             .or_default()
@@ -314,12 +416,9 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<u64> {
             route: replay.route.clone(),
             number,
         };
-        parked::insert(&tx, &shard, "replay", &rows).await?;
+        parked::insert(tx, &shard, parked::REPLAY, &rows).await?;
     }
-    progress(&tx, replay, next_id, parked).await?;
-    cursor::signal(&tx).await?;
-    tx.commit().await?;
-    Ok(looked_at)
+    cursor::signal(tx).await
 }
 
 fn waiting(entry: Entry) -> Parked {
@@ -333,11 +432,12 @@ fn waiting(entry: Entry) -> Parked {
     }
 }
 
-async fn parked_rows(tx: &DatabaseTransaction, route: &str, shards: u32) -> Result<u64> {
+async fn parked_rows(db: &DatabaseConnection, route: &str) -> Result<u64> {
+    let tx = table::look(db).await?;
     let mut rows = 0;
-    for number in 0..shards {
+    for number in 0..cursor::shards(&tx, route).await? {
         rows += parked::count(
-            tx,
+            &tx,
             &Shard {
                 route: route.to_owned(),
                 number,
@@ -345,50 +445,29 @@ async fn parked_rows(tx: &DatabaseTransaction, route: &str, shards: u32) -> Resu
         )
         .await?;
     }
+    tx.commit().await?;
     Ok(rows)
 }
 
-async fn shards(tx: &DatabaseTransaction, route: &str) -> Result<u32> {
-    let holders = cursor::holders(tx).await?;
-    let count = holders.iter().filter(|holder| holder.shard.route == route).count();
-    Ok(u32::try_from(count).unwrap_or(1))
-}
-
-async fn next_entries(tx: &DatabaseTransaction, replay: &Running) -> Result<Vec<Entry>> {
-    let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
-    select
-        .columns(["id", "created_at"])
-        .from(table::named(tx, Table::Outbox))
-        .cond_where(condition(tx, &replay.range))
-        .and_where(Expr::col("id").gt(replay.next_id))
-        .and_where(Expr::col("id").lte(replay.until_id))
-        .order_by("id", Order::Asc)
-        .limit(Ord::min(u64::from(replay.per_second), STEP));
-    let rows = tx
-        .query_all(&select)
-        .await
-        .map_err(|source| Error::db("read what to replay", source))?;
-    rows.iter().map(|row| read_entry(row, backend, "id")).collect()
-}
-
-async fn progress(tx: &DatabaseTransaction, replay: &Running, next_id: i64, parked: u64) -> Result<()> {
-    let state = if next_id >= replay.until_id { "done" } else { "running" };
+/// Writes down how far it has come; `false` when it was canceled meanwhile.
+async fn progress(tx: &DatabaseTransaction, replay: &Running, found: &Found) -> Result<bool> {
+    let state = if found.next_id >= replay.until_id {
+        "done"
+    } else {
+        "running"
+    };
+    let parked = i64::try_from(found.ids.len()).unwrap_or(i64::MAX);
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
-        .value("next_id", next_id)
+        .value("next_id", found.next_id)
         .value("state", state)
-        .value(
-            "parked",
-            Expr::col("parked").add(i64::try_from(parked).unwrap_or(i64::MAX)),
-        )
-        .and_where(Expr::col("replay_id").eq(replay.replay_id));
-    tx.execute(&update)
+        .value("parked", Expr::col("parked").add(parked))
+        .and_where(Expr::col("replay_id").eq(replay.replay_id))
+        .and_where(Expr::col("state").eq("running"));
+    let written = tx
+        .execute(&update)
         .await
         .map_err(|source| Error::db("write a replay's progress", source))?;
-    Ok(())
+    Ok(written.rows_affected() == 1)
 }

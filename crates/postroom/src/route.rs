@@ -71,12 +71,8 @@ impl Route {
             Source::Outbox => false,
             Source::Broker { brings, .. } => brings.matches(&entry.event.event_type),
         };
-        !is_brought && self.takes(shard, entry)
-    }
-
-    /// Whether this shard of the route delivers the entry.
-    pub(crate) fn takes(&self, shard: u32, entry: &Entry) -> bool {
-        self.filter.matches(&entry.event.event_type)
+        !is_brought
+            && self.filter.matches(&entry.event.event_type)
             && (self.shards <= 1 || entry.event.key().shard(self.shards) == shard)
     }
 }

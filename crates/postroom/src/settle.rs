@@ -36,5 +36,5 @@ pub(crate) async fn settle(
             .chain(&settlement.change)
             .map(|row| row.entry.event.key()),
     );
-    parked::arrange(tx, shard, ordering, Some(touched)).await
+    parked::arrange(tx, shard, ordering, touched).await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom::{Batch, Dead, Destination, Ordering, Receipt, Route, Subscriber, To, inspect};
+use postroom::{Batch, Dead, Destination, Filter, Ordering, Receipt, Route, Start, Subscriber, To, inspect};
 
 use super::fixture::{InBatches, Noted, Office, Scripted, quick};
 use crate::Fresh;
@@ -316,6 +316,117 @@ pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh)
     office.stop().await;
     assert_eq!(*switch.seen.lock().unwrap_or_else(PoisonError::into_inner), notes);
     assert_eq!(letters(&office).await.len(), 0, "an outage gives nothing up");
+}
+
+/// Dead letters of a route that was forgotten wait until it is there again; if its keys are cut otherwise then, each goes to
+/// the shard that works its key now.
+pub async fn dead_letters_follow_their_route_when_it_is_cut_anew(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let notes: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+    let script = notes
+        .iter()
+        .fold(Scripted::new("s"), |script, note| script.fails_on(note));
+    office.start(office.relay().subscriber(Subscriber {
+        shards: 4,
+        ..script.subscriber(1)
+    }));
+    let pairs: Vec<(&str, &str)> = notes.iter().map(|note| (note.as_str(), note.as_str())).collect();
+    office.emit(&pairs).await;
+    until_dead(&office, 8).await;
+    office.stop().await;
+    inspect::forget(&*office.store(), "s", "me").await.expect("forget");
+    let of_route = Selection {
+        routes: vec!["s".to_owned()],
+        ..Selection::default()
+    };
+    let refused = dead::retry(office.fresh.db(), &of_route, "me").await;
+    let refused = refused.expect_err("nobody works it");
+    assert!(refused.to_string().contains("is not there any more"), "{refused}");
+    let all = Selection::default();
+    assert_eq!(dead::retry(office.fresh.db(), &all, "me").await.expect("retry"), 0);
+    script.heal();
+    office.start(office.relay().subscriber(Subscriber {
+        start: Start::Head,
+        ..script.subscriber(1)
+    }));
+    let registered = async || office.number("select count(*) from postroom.outbox_cursor").await == 1;
+    office.until("the route is there again", registered).await;
+    assert_eq!(dead::retry(office.fresh.db(), &of_route, "me").await.expect("retry"), 8);
+    office
+        .until("all have their effect", async || office.effects("s").await.len() == 8)
+        .await;
+    office.stop().await;
+}
+
+/// What a route has once taken is delivered, even if its filter would not take it any more.
+pub async fn what_waits_is_delivered_though_the_filter_has_changed(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("poison");
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office.emit(&[("a", "poison"), ("a", "behind")]).await;
+    let waiting = "select count(*) from postroom.outbox_parked";
+    office
+        .until("both wait", async || office.number(waiting).await == 2)
+        .await;
+    office.stop().await;
+    script.heal();
+    office.start(office.relay().subscriber(Subscriber {
+        filter: Filter::any_of(["other.**"]),
+        ..script.subscriber(3)
+    }));
+    office.expect("s", &["poison", "behind"]).await;
+    office.stop().await;
+}
+
+/// More keys than one statement could name are retried all the same: a hundred thousand dead letters hold up no line.
+pub async fn more_keys_than_a_statement_can_name_are_retried(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let refusing = Route {
+        retry: quick(1_000_000),
+        ..Route::new("sink", To::Destination(Arc::new(Refusing)))
+    };
+    office.start(office.relay().route(refusing));
+    office.emit(&[("first", "one")]).await;
+    let parked = "select count(*) from postroom.outbox_parked";
+    office
+        .until("it is parked", async || office.number(parked).await == 1)
+        .await;
+    office.stop().await;
+    office
+        .execute(&copies_of_what_is_parked(office.prefix(), 100_000))
+        .await;
+    let switch = Arc::new(Switch::default());
+    switch.is_up.store(true, SeqCst);
+    let route = Route::new("sink", To::Destination(Arc::<Switch>::clone(&switch)));
+    office.start(office.relay().route(route));
+    let left = async || office.number(parked).await;
+    office.until("the line goes on", async || left().await < 97_000).await; // past what is made due at once
+    office.stop().await;
+    assert!(switch.seen.lock().unwrap_or_else(PoisonError::into_inner).len() > 3_000);
+}
+
+/// As many copies of the one row that is parked, each of a key of its own, as an operator's retry leaves them.
+fn copies_of_what_is_parked(prefix: &str, count: u32) -> String {
+    let digit = "(select 0 as d union all select 1 union all select 2 union all select 3 union all select 4 union all \
+                 select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
+    let kept = "route, shard, event_id, event_type, source, aggregate_type, payload, headers, occurred_at, created_at";
+    format!(
+        "insert into {prefix}outbox_parked ({kept}, id, aggregate_id, state, origin) \
+         select {kept}, id + n, cast(n as char(9)), 'wait', 'dead' from {prefix}outbox_parked, \
+         (select a.d + 10 * b.d + 100 * c.d + 1000 * d.d + 10000 * e.d + 1 as n \
+          from {digit} a, {digit} b, {digit} c, {digit} d, {digit} e) numbers where n <= {count}"
+    )
+}
+
+/// A destination that takes nothing.
+#[derive(Debug)]
+struct Refusing;
+
+#[async_trait]
+impl Destination for Refusing {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        vec![Receipt::Refused("not now".into()); batch.entries.len()]
+    }
 }
 
 /// What `why` says of ends that are out of reach.

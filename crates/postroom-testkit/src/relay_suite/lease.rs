@@ -1,8 +1,9 @@
 //! Clauses about several relays on one database.
 
-use postroom::{ErrorKind, Relay, Subscriber};
+use postroom::{ErrorKind, Relay, Subscriber, table};
+use sea_orm::{ConnectionTrait, DbBackend};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{Office, Scripted};
@@ -106,4 +107,48 @@ pub async fn two_routes_of_one_name_are_refused(fresh: Fresh) {
         .subscriber(Scripted::new("s").subscriber(3));
     let error = relay.run(CancellationToken::new()).await.expect_err("refused");
     assert!(error.to_string().contains("two routes are named \"s\""), "{error}");
+}
+
+/// A lease that cannot be taken, because somebody has locked its row, keeps the process neither from the leases it has nor
+/// from others.
+pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let relay = |office: &Office| {
+        let relay = office.relay().lease_ttl(Duration::from_secs(1));
+        ["a", "b", "c"]
+            .into_iter()
+            .fold(relay, |relay, who| relay.subscriber(Scripted::new(who).subscriber(3)))
+    };
+    let mut notes = vec!["0".to_owned(), "1".to_owned()];
+    office.start(relay(&office));
+    office.emit(&[("k", "0")]).await;
+    office.expect("b", &["0"]).await;
+    office.stop().await;
+    let cursor = format!("{}outbox_cursor", office.prefix());
+    let soon = match office.fresh.db().get_database_backend() {
+        DbBackend::Postgres => "clock_timestamp() + interval '5 seconds'",
+        _ => "timestampadd(second, 5, utc_timestamp(6))",
+    };
+    let other = format!("update {cursor} set owner = 'somebody else', expires_at = {soon} where route = 'b'");
+    office.execute(&other).await;
+    let taken = Instant::now();
+    office.start(relay(&office));
+    office.emit(&[("k", "1")]).await;
+    office.expect("c", &["0", "1"]).await;
+    let lock = table::begin(office.fresh.db()).await.expect("begin");
+    let row = format!("update {cursor} set is_paused = is_paused where route = 'b' and owner = 'somebody else'");
+    let locked = lock.execute_unprepared(&row).await.expect("lock a lease");
+    assert_eq!(locked.rows_affected(), 1, "the lease ran out before it was locked");
+    while taken.elapsed() < Duration::from_secs(8) {
+        notes.push(notes.len().to_string());
+        office.emit(&[("k", notes[notes.len() - 1].as_str())]).await;
+        let all: Vec<&str> = notes.iter().map(String::as_str).collect();
+        office.expect("a", &all).await;
+        office.expect("c", &all).await;
+    }
+    lock.rollback().await.expect("let go");
+    office
+        .expect("b", &notes.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
+    office.stop().await;
 }

@@ -6,6 +6,17 @@ mod sqlite {
 
 mod postgres {
     postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres);
+
+    /// Where single rows and tables can be locked.
+    mod locked {
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres; lease:
+            a_lease_that_cannot_be_taken_holds_up_no_other
+        );
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres; operate:
+            a_replay_looks_before_it_locks
+            a_replay_that_reads_for_long_holds_up_no_lease
+        );
+    }
 }
 
 mod pgbouncer {
@@ -14,4 +25,13 @@ mod pgbouncer {
 
 mod mysql {
     postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql);
+
+    mod locked {
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql; lease:
+            a_lease_that_cannot_be_taken_holds_up_no_other
+        );
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql; operate:
+            a_replay_looks_before_it_locks
+        );
+    }
 }
