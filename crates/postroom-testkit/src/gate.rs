@@ -7,9 +7,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::FutureExt;
 use postroom::{
     Batch, Broker, DatabaseTransaction, Destination, Event, Handler, Letter, Mark, Message, Mode, Receipt, Result,
     Start, Subscription, Topic,
@@ -18,6 +18,9 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::wait::PATIENCE;
+
+/// So long a client has to send what it was given.
+const SEND: Duration = Duration::from_millis(100);
 
 /// Where a stage stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,9 +167,8 @@ impl Destination for Publisher {
         match self.gated.step {
             Step::BeforeSend => gate.stand().await,
             Step::AfterSend => {
-                // Polled once: the client has taken the messages and sends them; its answer is never looked at.
                 let mut sending = self.inner.deliver(batch);
-                drop((&mut sending).now_or_never());
+                drop(timeout(SEND, &mut sending).await); // whatever the answer is, nobody looks at it
                 gate.stand().await;
             }
             Step::AfterAck | Step::BeforeCursor => {
