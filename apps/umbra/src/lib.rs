@@ -145,23 +145,30 @@ impl Umbra {
             licensing,
             billing,
             charges,
-            self.subscriber("umbra-notification", notified, Notification { dm }),
+            self.in_line(
+                notified,
+                Subscriber::errand("umbra-notification", "", Notification { dm }),
+            ),
             audit,
         ]
     }
 
-    /// A subscriber as all of them are: one line, in the order of the outbox, nothing passes what failed.
     fn subscriber(
         &self,
         group: &str,
         events: impl IntoIterator<Item = &'static str>,
         handler: impl Handler + 'static,
     ) -> Subscriber {
+        self.in_line(events, Subscriber::new(group, "", handler))
+    }
+
+    /// A subscriber as all of them are: one line, in the order of the outbox, nothing passes what failed.
+    fn in_line(&self, events: impl IntoIterator<Item = &'static str>, subscriber: Subscriber) -> Subscriber {
         Subscriber {
             filter: Filter::any_of(events),
             ordering: Ordering::Strict,
             retry: self.retry.clone(),
-            ..Subscriber::new(group, "", handler)
+            ..subscriber
         }
     }
 

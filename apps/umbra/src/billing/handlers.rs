@@ -1,6 +1,6 @@
 //! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
 
-use postroom::{DomainEvent, Event, Result, clock, emit, table};
+use postroom::{DomainEvent, Event, Result, append, clock, emit, table};
 use postroom_host::Problem;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 
@@ -10,7 +10,7 @@ use super::charge::{self, Till};
 use super::domain::{Status, Subscription};
 use super::events::{
     BillingKeyDeleted, BillingKeyIssued, ChargeRequested, PlanDowngraded, PlanUpgraded, SubscriptionCanceled,
-    SubscriptionSuspended,
+    SubscriptionSuspended, USER_ID,
 };
 use super::tables::{self, BillingKey};
 use crate::door::{commit, new_id};
@@ -140,7 +140,7 @@ pub(super) async fn cancel(tx: &DatabaseTransaction, id: &str, at_period_end: bo
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     subscription.cancel(at_period_end)?;
     tables::save(tx, &subscription).await?;
-    tell_canceled(tx, id, at_period_end).await?;
+    tell_canceled(tx, &subscription, at_period_end).await?;
     Ok(subscription)
 }
 
@@ -207,17 +207,21 @@ async fn end_all(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>) -> 
         };
         if subscription.end() {
             tables::save(tx, &subscription).await?;
-            tell_canceled(tx, &subscription.subscription_id, false).await?;
+            tell_canceled(tx, &subscription, false).await?;
         }
     }
     Ok(())
 }
 
-async fn tell_canceled(tx: &DatabaseTransaction, id: &str, cancel_at_period_end: bool) -> Result<()> {
-    let canceled = SubscriptionCanceled {
-        subscription_id: id.to_owned(),
+async fn tell_canceled(
+    tx: &DatabaseTransaction,
+    subscription: &Subscription,
+    cancel_at_period_end: bool,
+) -> Result<()> {
+    let canceled = Event::of(&SubscriptionCanceled {
+        subscription_id: subscription.subscription_id.clone(),
         cancel_at_period_end,
-    };
-    emit(tx, &canceled).await?;
+    })?;
+    append(tx, &[canceled.header(USER_ID, &subscription.user_id)]).await?;
     Ok(())
 }

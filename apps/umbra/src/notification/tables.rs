@@ -6,6 +6,7 @@ use sea_orm::sea_query::{Expr, ExprTrait};
 use serde::Serialize;
 
 use super::domain::Address;
+use crate::door::Part;
 use crate::rows::{self, cell};
 
 pub(crate) const MIGRATION: Migration = Migration {
@@ -73,9 +74,9 @@ pub(super) async fn insert(tx: &DatabaseTransaction, notice: &Notice) -> Result<
     rows::insert(tx, NOTICE, row).await
 }
 
-/// What a user was told, oldest first.
-pub(super) async fn of_user(tx: &DatabaseTransaction, user_id: &str) -> Result<Vec<Notice>> {
-    let rows = rows::list(tx, NOTICE, ("user_id", user_id), "event_id").await?;
+/// A part of what a user was told, oldest first.
+pub(super) async fn of_user(tx: &DatabaseTransaction, user_id: &str, part: &Part) -> Result<Vec<Notice>> {
+    let rows = rows::page(tx, NOTICE, Expr::col("user_id").eq(user_id), ("event_id", part)).await?;
     rows.into_iter()
         .map(|row| {
             Ok(Notice {

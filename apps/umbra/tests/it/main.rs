@@ -40,6 +40,8 @@ mod demo;
 mod failure;
 mod flow;
 mod guide;
+mod listing;
+mod message;
 mod migrate;
 mod process;
 mod refusal;
