@@ -13,6 +13,7 @@ pub mod identity;
 pub mod licensing;
 pub mod member;
 pub mod notification;
+pub mod order;
 mod plan;
 pub mod recovery;
 mod refusal;
@@ -187,7 +188,7 @@ impl Umbra {
 }
 
 /// Every migration, oldest first.
-fn tables() -> [postroom::Migration; 9] {
+fn tables() -> [postroom::Migration; 10] {
     [
         guild::tables::MIGRATION,
         identity::tables::MIGRATION,
@@ -198,6 +199,7 @@ fn tables() -> [postroom::Migration; 9] {
         notification::tables::MIGRATION,
         audit::tables::MIGRATION,
         billing::attempt::MIGRATION,
+        order::MIGRATION,
     ]
 }
 

@@ -17,6 +17,7 @@ use crate::billing::events::{
 };
 use crate::guild::events::{BotInstalled, GuildOwnerChanged};
 use crate::licensing::events::{LicenseDowngraded, LicenseGranted, LicenseSuspended};
+use crate::order::mark;
 use crate::recovery::events::{AntiNukeActioned, AntiNukeTriggered, RestoreCompleted, RestoreFailed, RestoreStarted};
 
 /// The events that bring a message.
@@ -143,7 +144,7 @@ async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    tables::learn(tx, &from, &to, &event.id.to_string()).await
+    tables::learn(tx, &from, &to, &mark(event)).await
 }
 
 fn payer(event: &Event) -> Option<Address> {

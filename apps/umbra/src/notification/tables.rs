@@ -32,8 +32,8 @@ pub(super) struct Notice {
 }
 
 /// Learns where an address leads. An older event than the one it was learnt from changes nothing.
-pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address, event_id: &str) -> Result<()> {
-    let cells = vec![cell("leads_to", to.as_str()), cell("event_id", event_id)];
+pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address, mark: &str) -> Result<()> {
+    let cells = vec![cell("leads_to", to.as_str()), cell("event_id", mark)];
     if rows::lock(tx, ADDRESS, ("address", from.as_str())).await?.is_none() {
         let mut row = cells;
         row.push(cell("address", from.as_str()));
@@ -41,7 +41,7 @@ pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address
     }
     let is_older = Expr::col("address")
         .eq(from.as_str())
-        .and(Expr::col("event_id").lt(event_id));
+        .and(Expr::col("event_id").lt(mark));
     rows::change(tx, ADDRESS, cells, is_older).await?;
     Ok(())
 }

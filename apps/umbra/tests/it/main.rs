@@ -35,6 +35,7 @@ mod alert;
 mod archive;
 mod catalogue;
 mod charge;
+mod clock;
 mod contexts;
 mod demo;
 mod failure;
