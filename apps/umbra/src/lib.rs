@@ -13,6 +13,7 @@ pub mod identity;
 pub mod licensing;
 pub mod member;
 pub mod notification;
+pub mod order;
 mod plan;
 pub mod recovery;
 mod refusal;
@@ -145,23 +146,30 @@ impl Umbra {
             licensing,
             billing,
             charges,
-            self.subscriber("umbra-notification", notified, Notification { dm }),
+            self.in_line(
+                notified,
+                Subscriber::errand("umbra-notification", "", Notification { dm }),
+            ),
             audit,
         ]
     }
 
-    /// A subscriber as all of them are: one line, in the order of the outbox, nothing passes what failed.
     fn subscriber(
         &self,
         group: &str,
         events: impl IntoIterator<Item = &'static str>,
         handler: impl Handler + 'static,
     ) -> Subscriber {
+        self.in_line(events, Subscriber::new(group, "", handler))
+    }
+
+    /// A subscriber as all of them are: one line, in the order of the outbox, nothing passes what failed.
+    fn in_line(&self, events: impl IntoIterator<Item = &'static str>, subscriber: Subscriber) -> Subscriber {
         Subscriber {
             filter: Filter::any_of(events),
             ordering: Ordering::Strict,
             retry: self.retry.clone(),
-            ..Subscriber::new(group, "", handler)
+            ..subscriber
         }
     }
 
@@ -180,7 +188,7 @@ impl Umbra {
 }
 
 /// Every migration, oldest first.
-fn tables() -> [postroom::Migration; 9] {
+fn tables() -> [postroom::Migration; 10] {
     [
         guild::tables::MIGRATION,
         identity::tables::MIGRATION,
@@ -191,6 +199,7 @@ fn tables() -> [postroom::Migration; 9] {
         notification::tables::MIGRATION,
         audit::tables::MIGRATION,
         billing::attempt::MIGRATION,
+        order::MIGRATION,
     ]
 }
 

@@ -5,6 +5,8 @@ use sea_orm::sea_query::{Asterisk, Expr, ExprTrait, LockType, Order, Query, Sele
 use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
 use time::OffsetDateTime;
 
+use crate::door::Part;
+
 /// A column and what stands in it.
 pub(crate) type Cell = (&'static str, Expr);
 
@@ -60,6 +62,24 @@ pub(crate) async fn list(
     Ok(tx
         .query_all(select(table, key, value).order_by(sorted_by, Order::Asc))
         .await?)
+}
+
+/// A part of the rows that the condition holds for, sorted by an id.
+pub(crate) async fn page(
+    tx: &DatabaseTransaction,
+    table: &'static str,
+    which: Expr,
+    (sorted_by, part): (&'static str, &Part),
+) -> Result<Vec<QueryResult>> {
+    let mut select = Query::select();
+    select
+        .column(Asterisk)
+        .from(table)
+        .and_where(which)
+        .and_where(Expr::col(sorted_by).gt(part.after.as_str()))
+        .order_by(sorted_by, Order::Asc)
+        .limit(part.limit());
+    Ok(tx.query_all(&select).await?)
 }
 
 fn select(table: &'static str, key: &'static str, value: &str) -> SelectStatement {

@@ -31,12 +31,14 @@ async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result
     let (guild_id, db) = (new_id(), outbox.db());
     let tx = table::begin(db).await?;
     let user_id = identity::handlers::register(&tx, &new_id()).await.map_err(fault)?;
-    guild::handlers::install(&tx, &guild_id, &user_id)
+    let guild = guild::handlers::install(&tx, &guild_id, &user_id)
         .await
         .map_err(fault)?;
     billing::handlers::issue_key(&tx, &user_id, card(number)).await?;
     let wanted = (guild_id.as_str(), user_id.as_str(), Plan::Pro);
-    let charge = billing::handlers::open(&tx, &till, wanted).await.map_err(fault)?;
+    let charge = billing::handlers::open(&tx, &till, wanted, guild.version)
+        .await
+        .map_err(fault)?;
     tx.commit().await?;
     match billing::handlers::charge_first(db, &till, charge).await {
         // It happens: their guild stays with what is free.

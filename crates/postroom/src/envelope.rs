@@ -29,6 +29,8 @@ pub const CLOUDEVENTS_BATCH_JSON: &str = "application/cloudevents-batch+json";
 const SOURCE: &str = "postroom";
 /// The attribute that holds, as JSON, those headers whose names CloudEvents does not allow.
 const HEADERS: &str = "headers";
+/// So long is the attribute `sequence` of ours.
+const SEQUENCE_DIGITS: usize = 19;
 /// The header that keeps the id of an event that did not come from us.
 pub(crate) const FOREIGN_ID: &str = "ceid";
 
@@ -67,7 +69,7 @@ pub fn attributes(entry: &Entry) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
         ("datacontenttype", JSON.into()),
         ("aggregatetype", event.aggregate_type.as_str().into()),
         ("aggregateid", event.aggregate_id.as_str().into()),
-        ("sequence", format!("{:019}", entry.id).into()),
+        ("sequence", format!("{:0SEQUENCE_DIGITS$}", entry.id).into()),
     ];
     let is_plain = |name: &str| is_attribute_name(name) && !is_ours(name);
     let plain = event.headers.iter().filter(move |(name, _)| is_plain(name));
@@ -183,12 +185,23 @@ impl Envelope {
         self.attributes.get("sequence")?.parse().ok()
     }
 
+    /// Whether one of us has published it: then its id is unique whatever the source. `sequence` alone says nothing, because others
+    /// have an attribute of this name too.
+    fn is_ours(&self) -> bool {
+        let is_number = |text: &String| text.len() == SEQUENCE_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+        let has = |name: &str| self.attributes.contains_key(name);
+        self.attributes.get("sequence").is_some_and(is_number) && has("aggregatetype") && has("aggregateid")
+    }
+
     /// The event inside.
     pub fn into_event(mut self) -> Result<Event> {
+        let is_ours = self.is_ours();
+        if is_ours {
+            self.attributes.remove("sequence");
+        }
         let mut take = |name: &str| self.attributes.remove(name).filter(|value| !value.is_empty());
         let (id, source) = (take("id").unwrap_or_default(), take("source").unwrap_or_default());
         let event_type = take("type").unwrap_or_default();
-        let is_ours = take("sequence").is_some(); // then the id is unique whatever the source
         let subject = take("subject");
         let time = take("time");
         let aggregate_type = take("aggregatetype").unwrap_or_else(|| domain(&event_type).to_owned());
@@ -362,16 +375,21 @@ mod tests {
         let mut elsewhere = Envelope::from_structured(document).unwrap();
         elsewhere.attributes.insert("source".to_owned(), "/other".to_owned());
         assert_ne!(elsewhere.into_event().unwrap().id, event.id);
-        let of = |source: &str| {
+        let of = |source: &str, sequence: &str| {
             let id = "0190f5fe-7c00-7a00-8000-000000000001";
-            let document = format!(r#"{{"specversion":"1.0","id":"{id}","source":"{source}","type":"t"}}"#);
-            Envelope::from_structured(document.as_bytes())
-                .unwrap()
-                .into_event()
-                .unwrap()
-                .id
+            let document =
+                format!(r#"{{"specversion":"1.0","id":"{id}","source":"{source}","type":"t","sequence":{sequence}}}"#);
+            let event = Envelope::from_structured(document.as_bytes()).unwrap().into_event();
+            event.unwrap()
         };
-        assert_ne!(of("/billing"), of("/shipping"), "a UUID is no better than another id");
+        for sequence in ["null", "7", r#""0000000000000000007""#] {
+            let ids = ["/billing", "/shipping"].map(|source| of(source, sequence).id);
+            assert_ne!(
+                ids[0], ids[1],
+                "a UUID is no better than another id, nor is one with {sequence}"
+            );
+        }
+        assert_eq!(of("/billing", "7").headers["sequence"], "7");
     }
 
     #[test]

@@ -23,10 +23,10 @@ const LIMIT: u64 = 100;
 /// Which part of a listing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
-    /// Those with a greater sequence number.
+pub(super) struct Part<T: Default = i64> {
+    /// Those with a greater sequence number, or id.
     #[serde(default)]
-    after: i64,
+    after: T,
     /// At most so many.
     limit: Option<u64>,
 }
@@ -73,9 +73,19 @@ pub(super) async fn balance(State(host): State<Host>, Path(id): Path<String>) ->
     found.map(Json).ok_or_else(|| problem(&Refusal::UnknownAccount))
 }
 
-pub(super) async fn portfolio(State(host): State<Host>, Path(owner): Path<String>) -> Result<Json<Portfolio>, Problem> {
+pub(super) async fn portfolio(
+    State(host): State<Host>,
+    Path(owner): Path<String>,
+    part: Asked<Part<String>>,
+) -> Result<Json<Portfolio>, Problem> {
     check_owner(&owner).map_err(|refusal| problem(&refusal))?;
-    Ok(Json(portfolio::find(host.store.db(), &owner).await?))
+    let part = asked(part)?;
+    let after = match part.after.as_str() {
+        "" => None,
+        id => Some(parse(id)?),
+    };
+    let found = portfolio::find(host.store.db(), &owner, after.as_ref(), limit(part.limit)).await?;
+    Ok(Json(found))
 }
 
 pub(super) async fn audit(

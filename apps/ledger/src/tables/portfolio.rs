@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use postroom::Result;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
 use serde::Serialize;
 
+use crate::domain::AccountId;
 use crate::events::Movement;
 
-/// What an owner has: account by account, and in sum.
+/// A balance is so many of these, and a rest.
+const HALF: i64 = 1 << 32;
+
+/// What an owner has: in sum, and account by account, of which it may be a part.
 #[derive(Debug, Serialize)]
 pub(crate) struct Portfolio {
     owner: String,
@@ -52,28 +56,62 @@ pub(crate) async fn add(tx: &DatabaseTransaction, movement: &Movement) -> Result
     Ok(())
 }
 
-pub(crate) async fn find(db: &impl ConnectionTrait, owner: &str) -> Result<Portfolio> {
+/// What an owner has in sum, and so many accounts of it after one.
+pub(crate) async fn find(
+    db: &impl ConnectionTrait,
+    owner: &str,
+    after: Option<&AccountId>,
+    limit: u64,
+) -> Result<Portfolio> {
     let mut select = Query::select();
     select
         .columns(["account_id", "currency", "balance", "transactions"])
         .from("ledger_portfolio")
         .and_where(Expr::col("owner").eq(owner))
-        .order_by("account_id", Order::Asc);
+        .and_where(Expr::col("account_id").gt(after.map_or("", AccountId::as_str)))
+        .order_by("account_id", Order::Asc)
+        .limit(limit);
     let rows = db.query_all(&select).await?;
-    let mut portfolio = Portfolio {
+    Ok(Portfolio {
         owner: owner.to_owned(),
-        totals: BTreeMap::new(),
-        accounts: Vec::with_capacity(rows.len()),
+        totals: totals(db, owner).await?,
+        accounts: rows.iter().map(read).collect::<Result<_>>()?,
+    })
+}
+
+fn read(row: &QueryResult) -> Result<Holding> {
+    Ok(Holding {
+        account_id: row.try_get("", "account_id")?,
+        currency: row.try_get("", "currency")?,
+        balance: row.try_get("", "balance")?,
+        transactions: row.try_get("", "transactions")?,
+    })
+}
+
+/// The sums by currency. High and low halves are summed up apart: a sum need not fit where a balance does.
+async fn totals(db: &impl ConnectionTrait, owner: &str) -> Result<BTreeMap<String, i128>> {
+    let low = || Expr::col("balance").modulo(HALF);
+    let high = Expr::col("balance").sub(low()).div(HALF);
+    let integer = match db.get_database_backend() {
+        DbBackend::Postgres => "bigint",
+        DbBackend::MySql => "signed",
+        _ => "integer",
     };
-    for row in &rows {
-        let holding = Holding {
-            account_id: row.try_get("", "account_id")?,
-            currency: row.try_get("", "currency")?,
-            balance: row.try_get("", "balance")?,
-            transactions: row.try_get("", "transactions")?,
-        };
-        *portfolio.totals.entry(holding.currency.clone()).or_default() += i128::from(holding.balance);
-        portfolio.accounts.push(holding);
-    }
-    Ok(portfolio)
+    let mut select = Query::select();
+    select
+        .column("currency")
+        .expr_as(high.sum().cast_as(integer), "high")
+        .expr_as(low().sum().cast_as(integer), "low")
+        .from("ledger_portfolio")
+        .and_where(Expr::col("owner").eq(owner))
+        .group_by_col("currency");
+    let rows = db.query_all(&select).await?;
+    let total = |row: &QueryResult| {
+        let (high, low): (i64, i64) = (row.try_get("", "high")?, row.try_get("", "low")?);
+        Ok((
+            row.try_get("", "currency")?,
+            i128::from(high) * i128::from(HALF) + i128::from(low),
+        ))
+    };
+    rows.iter().map(total).collect()
 }

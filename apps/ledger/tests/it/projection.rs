@@ -24,6 +24,7 @@ on_every_way! {
     a_gap_and_a_repetition_are_noticed
     a_transaction_that_is_told_twice_counts_once
     audit_rows_go_after_five_years
+    a_portfolio_is_summed_up_whole_and_listed_in_parts
 }
 
 /// An event as a broken writer could make it.
@@ -132,6 +133,37 @@ async fn a_transaction_that_is_told_twice_counts_once(place: Place) {
     let audit = world.client.look(&format!("/ledger/accounts/{ada}/audit")).await;
     assert_eq!(audit[0]["transaction_id"], deposit["transaction_id"]);
     assert_eq!(audit.as_array().unwrap().len(), 2);
+    world.close().await;
+}
+
+/// However many accounts there are, and however much is on them.
+async fn a_portfolio_is_summed_up_whole_and_listed_in_parts(place: Place) {
+    let world = World::on(place).await;
+    let id = |n: u128| Uuid::from_u128(n).to_string();
+    for n in 0..120_u128 {
+        let (currency, balance) = match n {
+            0..100 => ("KRW", i64::MAX),
+            100..110 => ("USD", i64::MIN),
+            _ => ("EUR", -7),
+        };
+        let id = id(n);
+        let sql = format!("insert into ledger_portfolio values ('ada', '{id}', '{currency}', {balance}, 1)");
+        world.fresh.db().execute_unprepared(&sql).await.unwrap();
+    }
+    let first = world.client.look("/ledger/portfolios/ada").await;
+    let totals = format!(
+        r#"{{"EUR":-70,"KRW":{},"USD":{}}}"#,
+        i128::from(i64::MAX) * 100,
+        i128::from(i64::MIN) * 10
+    );
+    let totals: Value = serde_json::from_str(&totals).unwrap();
+    assert_eq!(first["totals"], totals);
+    assert_eq!(first["accounts"].as_array().unwrap().len(), 100);
+    let path = format!("/ledger/portfolios/ada?after={}&limit=15", id(99));
+    let next = world.client.look(&path).await;
+    assert_eq!(next["totals"], totals);
+    let listed = next["accounts"].as_array().unwrap();
+    assert_eq!((listed.len(), &listed[0]["account_id"]), (15, &json!(id(100))));
     world.close().await;
 }
 

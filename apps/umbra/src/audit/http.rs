@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use postroom_host::{Host, Problem};
 
 use super::tables::{self, Record};
-use crate::door::commit;
+use crate::door::{Part, commit};
 use crate::refusal::{check_id, check_text};
 
 pub(crate) fn routes() -> Router<Host> {
@@ -16,11 +16,12 @@ pub(crate) fn routes() -> Router<Host> {
 async fn list(
     State(host): State<Host>,
     Path((aggregate_type, aggregate_id)): Path<(String, String)>,
+    part: Part,
 ) -> Result<Json<Vec<Record>>, Problem> {
     check_text("the type in the address", &aggregate_type, 100)?;
     check_id("the id in the address", &aggregate_id)?;
     let tx = host.begin().await?;
-    let records = tables::of_aggregate(&tx, &aggregate_type, &aggregate_id).await?;
+    let records = tables::of_aggregate(&tx, (&aggregate_type, &aggregate_id), &part).await?;
     commit(tx).await?;
     Ok(Json(records))
 }

@@ -1,12 +1,13 @@
 //! The table of the audit.
 
 use postroom::{Event, Migration, Result};
-use sea_orm::sea_query::{OnConflict, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
+use crate::door::Part;
 use crate::rows::{self, from_ms, to_ms};
 
 pub(crate) const MIGRATION: Migration = Migration {
@@ -23,8 +24,6 @@ const AUDIT: &str = "umbra_audit";
 pub(super) struct Record {
     outbox_event_id: String,
     event_type: String,
-    #[serde(skip)]
-    aggregate_type: String,
     payload: Box<RawValue>,
     #[serde(with = "time::serde::rfc3339")]
     occurred_at: OffsetDateTime,
@@ -60,23 +59,23 @@ pub(super) async fn record(tx: &DatabaseTransaction, event: &Event, payload: &st
     Ok(())
 }
 
-/// What happened to one thing, oldest first.
+/// A part of what happened to one thing, oldest first.
 pub(super) async fn of_aggregate(
     tx: &DatabaseTransaction,
-    aggregate_type: &str,
-    aggregate_id: &str,
+    (aggregate_type, aggregate_id): (&str, &str),
+    part: &Part,
 ) -> Result<Vec<Record>> {
-    let rows = rows::list(tx, AUDIT, ("aggregate_id", aggregate_id), "outbox_event_id").await?;
-    let records: Vec<Record> = rows.into_iter().map(read).collect::<Result<_>>()?;
-    let is_wanted = |record: &Record| record.aggregate_type == aggregate_type;
-    Ok(records.into_iter().filter(is_wanted).collect())
+    let of_it = Expr::col("aggregate_id")
+        .eq(aggregate_id)
+        .and(Expr::col("aggregate_type").eq(aggregate_type));
+    let rows = rows::page(tx, AUDIT, of_it, ("outbox_event_id", part)).await?;
+    rows.into_iter().map(read).collect()
 }
 
 fn read(row: QueryResult) -> Result<Record> {
     Ok(Record {
         outbox_event_id: row.try_get("", "outbox_event_id")?,
         event_type: row.try_get("", "event_type")?,
-        aggregate_type: row.try_get("", "aggregate_type")?,
         payload: RawValue::from_string(row.try_get("", "payload")?)?,
         occurred_at: from_ms(row.try_get("", "occurred_at_ms")?),
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postroom::{Errand, Error, ErrorKind, Event, HOPS, Result, append, clock, emit, schedule, table};
+use postroom::{Errand, Error, ErrorKind, Event, HOPS, Result, append, clock, schedule, table};
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 use time::OffsetDateTime;
 
@@ -16,6 +16,7 @@ use super::events::{
 };
 use super::tables;
 use crate::door::new_id;
+use crate::order;
 use crate::rows::{from_ms, to_ms};
 
 /// What charging needs.
@@ -69,7 +70,7 @@ impl Till {
                 false => None,
             };
             if charge.is_none() {
-                tables::save(&tx, &subscription).await?;
+                tables::save(&tx, &mut subscription).await?;
                 attempt::close(&tx, &due.attempt_id, Fate::Dropped).await?;
             }
             attempt = charge.map_or(Attempt::Closed, Attempt::Asked);
@@ -115,7 +116,7 @@ impl Till {
             After::Unwanted => (Fate::Refunding, Attempt::Refunding(charge)),
             _ => (fate, Attempt::Closed),
         };
-        tables::save(tx, &subscription).await?;
+        tables::save(tx, &mut subscription).await?;
         attempt::close(tx, &due.attempt_id, fate).await?;
         announce(tx, &subscription, due, after).await?;
         Ok(attempt)
@@ -189,7 +190,7 @@ async fn announce(
                 attempt_id,
                 new_period_end,
             };
-            emit(tx, &succeeded).await?;
+            order::emit(tx, &succeeded, subscription.version).await?;
             new_period_end
         }
         After::Retry(retry_at) => {
@@ -198,11 +199,11 @@ async fn announce(
                 attempt_id,
                 retry_count: subscription.failures,
             };
-            emit(tx, &failed).await?;
+            order::emit(tx, &failed, subscription.version).await?;
             retry_at
         }
         After::GivenUp => {
-            emit(tx, &PaymentFailedFinal { subscription_id }).await?;
+            order::emit(tx, &PaymentFailedFinal { subscription_id }, subscription.version).await?;
             return Ok(());
         }
         After::Unwanted | After::Nothing => return Ok(()),
@@ -212,12 +213,12 @@ async fn announce(
 }
 
 fn started(subscription: &Subscription) -> Result<Event> {
-    let started = Event::of(&SubscriptionStarted {
+    let started = SubscriptionStarted {
         subscription_id: subscription.subscription_id.clone(),
         guild_id: subscription.guild_id.clone(),
         plan_code: subscription.plan.code().to_owned(),
-    })?;
-    Ok(started
+    };
+    Ok(order::event_of(&started, subscription.version)?
         .header(BILLING_KEY_ID, &subscription.billing_key_id)
         .header(USER_ID, &subscription.user_id))
 }

@@ -54,6 +54,10 @@ pub(crate) struct Subscription {
     pub(crate) period_end: Option<OffsetDateTime>,
     /// How often this period's charge has failed.
     pub(crate) failures: u32,
+    /// How often it has changed, and those of its guild before it.
+    pub(crate) version: i64,
+    /// The guild's version when it was made.
+    pub(crate) guild_version: i64,
 }
 
 /// How a subscription stands.
@@ -286,6 +290,8 @@ mod tests {
             cancel_at_period_end: false,
             period_end: Some(NOW),
             failures: 0,
+            version: 1,
+            guild_version: 1,
         }
     }
 

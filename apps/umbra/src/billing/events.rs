@@ -8,7 +8,8 @@ use crate::catalog::catalog;
 
 /// The header of [`SubscriptionStarted`] that names the card it is paid with: licensing needs it when a card goes.
 pub const BILLING_KEY_ID: &str = "billingkeyid";
-/// The header of [`SubscriptionStarted`] and [`PaymentRefunded`] that names who pays: notification needs it to tell them.
+/// The header of [`SubscriptionStarted`], [`SubscriptionCanceled`] and [`PaymentRefunded`] that names who pays: notification needs
+/// it to tell them.
 pub const USER_ID: &str = "userid";
 
 /// A user's card can be charged from now on.
@@ -83,7 +84,7 @@ pub struct PaymentRefunded {
     pub amount: i64,
 }
 
-/// A user canceled a subscription, or its guild is gone.
+/// A user canceled a subscription, or its guild is gone. The header `userid` names who pays.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SubscriptionCanceled {
     /// The subscription.

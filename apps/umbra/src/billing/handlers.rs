@@ -1,6 +1,6 @@
 //! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
 
-use postroom::{DomainEvent, Event, Result, clock, emit, table};
+use postroom::{DomainEvent, Event, Result, append, clock, emit, table};
 use postroom_host::Problem;
 use sea_orm::{DatabaseConnection, DatabaseTransaction};
 
@@ -10,11 +10,12 @@ use super::charge::{self, Till};
 use super::domain::{Status, Subscription};
 use super::events::{
     BillingKeyDeleted, BillingKeyIssued, ChargeRequested, PlanDowngraded, PlanUpgraded, SubscriptionCanceled,
-    SubscriptionSuspended,
+    SubscriptionSuspended, USER_ID,
 };
 use super::tables::{self, BillingKey};
 use crate::door::{commit, new_id};
 use crate::guild::events::{BotKicked, GuildDeleted};
+use crate::order;
 use crate::plan::Plan;
 use crate::refusal::{Kind, Refusal};
 
@@ -54,11 +55,13 @@ pub(crate) async fn open(
     tx: &DatabaseTransaction,
     till: &Till,
     (guild_id, user_id, plan): (&str, &str, Plan),
+    guild_version: i64,
 ) -> Result<(ChargeRequested, Charge), Problem> {
     if tables::lock_live(tx, guild_id).await?.is_some() {
         return Err(Refusal::conflict("already_subscribed", "this guild has a subscription").into());
     }
     let key = tables::key_of(tx, user_id).await?.ok_or_else(no_key)?;
+    let before = tables::of_guild(tx, guild_id).await?;
     let subscription = Subscription {
         subscription_id: new_id(),
         guild_id: guild_id.to_owned(),
@@ -70,6 +73,8 @@ pub(crate) async fn open(
         cancel_at_period_end: false,
         period_end: None,
         failures: 0,
+        version: before.iter().map(|one| one.version).max().unwrap_or(0) + 1,
+        guild_version,
     };
     tables::insert(tx, &subscription).await?;
     let ask_at = clock::now() + till.pace.ask_after;
@@ -107,13 +112,13 @@ pub(crate) async fn charge_first(
 pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     let old = subscription.upgrade(plan)?;
-    tables::save(tx, &subscription).await?;
+    tables::save(tx, &mut subscription).await?;
     let upgraded = PlanUpgraded {
         subscription_id: id.to_owned(),
         old_plan: old.code().to_owned(),
         new_plan: plan.code().to_owned(),
     };
-    emit(tx, &upgraded).await?;
+    order::emit(tx, &upgraded, subscription.version).await?;
     Ok(subscription)
 }
 
@@ -125,22 +130,22 @@ pub(super) async fn downgrade(
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     let is_asked = matches!(attempt::newest(tx, id).await?, Attempt::Asked(_));
     let effective_at = subscription.downgrade(plan, is_asked, &till.pace)?;
-    tables::save(tx, &subscription).await?;
+    tables::save(tx, &mut subscription).await?;
     let downgraded = PlanDowngraded {
         subscription_id: id.to_owned(),
         old_plan: subscription.plan.code().to_owned(),
         new_plan: plan.code().to_owned(),
         effective_at,
     };
-    emit(tx, &downgraded).await?;
+    order::emit(tx, &downgraded, subscription.version).await?;
     Ok(subscription)
 }
 
 pub(super) async fn cancel(tx: &DatabaseTransaction, id: &str, at_period_end: bool) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     subscription.cancel(at_period_end)?;
-    tables::save(tx, &subscription).await?;
-    tell_canceled(tx, id, at_period_end).await?;
+    tables::save(tx, &mut subscription).await?;
+    tell_canceled(tx, &subscription, at_period_end).await?;
     Ok(subscription)
 }
 
@@ -154,7 +159,7 @@ pub(crate) const LISTENS: [&str; 3] = [BotKicked::TYPE, GuildDeleted::TYPE, Bill
 /// `umbra-billing`: a guild or a card that goes takes its subscriptions along.
 ///
 /// Pattern 3, natural idempotency: what stands still or is over stays so. An event that comes late concerns no subscription
-/// that was made after it: ids tell which was first.
+/// that was made after it: the guild's version tells which was first.
 pub(crate) async fn follow(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     match event.event_type.as_str() {
         BotKicked::TYPE => {
@@ -179,7 +184,10 @@ pub(crate) async fn follow(tx: &DatabaseTransaction, event: &Event) -> Result<()
 
 async fn live_before(tx: &DatabaseTransaction, guild_id: &str, event: &Event) -> Result<Vec<Subscription>> {
     let live = tables::lock_live(tx, guild_id).await?;
-    let is_before = |subscription: &Subscription| subscription.subscription_id < event.id.to_string();
+    let is_before = |subscription: &Subscription| match order::version(event) {
+        Some(version) => subscription.guild_version < version,
+        None => subscription.subscription_id < event.id.to_string(),
+    };
     Ok(live.into_iter().filter(is_before).collect())
 }
 
@@ -189,12 +197,12 @@ async fn suspend(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>, rea
             continue;
         };
         if subscription.suspend() {
-            tables::save(tx, &subscription).await?;
+            tables::save(tx, &mut subscription).await?;
             let suspended = SubscriptionSuspended {
                 subscription_id: subscription.subscription_id,
                 reason: reason.to_owned(),
             };
-            emit(tx, &suspended).await?;
+            order::emit(tx, &suspended, subscription.version).await?;
         }
     }
     Ok(())
@@ -206,18 +214,23 @@ async fn end_all(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>) -> 
             continue;
         };
         if subscription.end() {
-            tables::save(tx, &subscription).await?;
-            tell_canceled(tx, &subscription.subscription_id, false).await?;
+            tables::save(tx, &mut subscription).await?;
+            tell_canceled(tx, &subscription, false).await?;
         }
     }
     Ok(())
 }
 
-async fn tell_canceled(tx: &DatabaseTransaction, id: &str, cancel_at_period_end: bool) -> Result<()> {
+async fn tell_canceled(
+    tx: &DatabaseTransaction,
+    subscription: &Subscription,
+    cancel_at_period_end: bool,
+) -> Result<()> {
     let canceled = SubscriptionCanceled {
-        subscription_id: id.to_owned(),
+        subscription_id: subscription.subscription_id.clone(),
         cancel_at_period_end,
     };
-    emit(tx, &canceled).await?;
+    let canceled = order::event_of(&canceled, subscription.version)?;
+    append(tx, &[canceled.header(USER_ID, &subscription.user_id)]).await?;
     Ok(())
 }

@@ -125,8 +125,9 @@ async fn start(
     check_id("guild_id", &wanted.guild_id)?;
     check_id("user_id", &wanted.user_id)?;
     let tx = host.begin().await?;
-    check_installed(&tx, &wanted.guild_id).await?;
-    let charge = handlers::open(&tx, &till, (&wanted.guild_id, &wanted.user_id, plan)).await?;
+    let guild_version = check_installed(&tx, &wanted.guild_id).await?;
+    let wanted = (wanted.guild_id.as_str(), wanted.user_id.as_str(), plan);
+    let charge = handlers::open(&tx, &till, wanted, guild_version).await?;
     commit(tx).await?;
     let subscription = handlers::charge_first(host.store.db(), &till, charge).await?;
     let code = match subscription.status {

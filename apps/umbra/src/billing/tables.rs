@@ -62,11 +62,14 @@ pub(super) async fn insert(tx: &DatabaseTransaction, subscription: &Subscription
         cell("guild_id", subscription.guild_id.as_str()),
         cell("user_id", subscription.user_id.as_str()),
         cell("billing_key_id", subscription.billing_key_id.as_str()),
+        cell("guild_version", subscription.guild_version),
     ]);
     rows::insert(tx, SUBSCRIPTION, row).await
 }
 
-pub(super) async fn save(tx: &DatabaseTransaction, subscription: &Subscription) -> Result<()> {
+/// Writes it down as its next version.
+pub(super) async fn save(tx: &DatabaseTransaction, subscription: &mut Subscription) -> Result<()> {
+    subscription.version += 1;
     let this = Expr::col("subscription_id").eq(subscription.subscription_id.as_str());
     rows::change(tx, SUBSCRIPTION, state(subscription), this).await?;
     Ok(())
@@ -84,6 +87,7 @@ fn state(subscription: &Subscription) -> Vec<Cell> {
         cell("cancel_at_period_end", subscription.cancel_at_period_end),
         cell("period_end_ms", subscription.period_end.map(to_ms)),
         cell("failures", i64::from(subscription.failures)),
+        cell("version", subscription.version),
     ]
 }
 
@@ -140,6 +144,8 @@ fn read(row: QueryResult) -> Result<Subscription> {
         cancel_at_period_end: row.try_get("", "cancel_at_period_end")?,
         period_end: period_end.map(from_ms),
         failures: u32::try_from(row.try_get::<i64>("", "failures")?).unwrap_or(u32::MAX),
+        version: row.try_get("", "version")?,
+        guild_version: row.try_get("", "guild_version")?,
         subscription_id,
     })
 }

@@ -11,6 +11,8 @@ pub(crate) struct Guild {
     pub(crate) owner_id: String,
     /// Whether the bot is there.
     pub(crate) status: Status,
+    /// How often it has changed.
+    pub(crate) version: i64,
 }
 
 /// Whether the bot is in a guild.
@@ -47,6 +49,7 @@ impl Status {
 impl Guild {
     /// The bot comes (back) into a guild; whoever installs it counts as the owner until somebody says otherwise.
     pub(crate) fn install(known: Option<Self>, guild_id: &str, installer_user_id: &str) -> Result<Self, Refusal> {
+        let version = known.as_ref().map_or(1, |guild| guild.version);
         match known.map(|guild| guild.status) {
             Some(Status::Installed) => Err(Refusal::conflict("already_installed", "the bot is in this guild")),
             Some(Status::Deleted) => Err(Refusal::conflict("guild_deleted", "this guild was deleted")),
@@ -54,6 +57,7 @@ impl Guild {
                 guild_id: guild_id.to_owned(),
                 owner_id: installer_user_id.to_owned(),
                 status: Status::Installed,
+                version,
             }),
         }
     }

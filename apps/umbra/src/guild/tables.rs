@@ -32,14 +32,18 @@ pub(super) async fn insert(tx: &DatabaseTransaction, guild: &Guild) -> Result<()
         cell("guild_id", guild.guild_id.as_str()),
         cell("owner_id", guild.owner_id.as_str()),
         cell("status", guild.status.name()),
+        cell("version", guild.version),
     ];
     rows::insert(tx, GUILD, row).await
 }
 
-pub(super) async fn save(tx: &DatabaseTransaction, guild: &Guild) -> Result<()> {
+/// Writes it down as its next version.
+pub(super) async fn save(tx: &DatabaseTransaction, guild: &mut Guild) -> Result<()> {
+    guild.version += 1;
     let cells = vec![
         cell("owner_id", guild.owner_id.as_str()),
         cell("status", guild.status.name()),
+        cell("version", guild.version),
     ];
     let this = Expr::col("guild_id").eq(guild.guild_id.as_str());
     rows::change(tx, GUILD, cells, this).await?;
@@ -47,10 +51,12 @@ pub(super) async fn save(tx: &DatabaseTransaction, guild: &Guild) -> Result<()> 
 }
 
 /// For the doors of other contexts, never for their handlers: whether a request may name this guild. The guild stays as it is
-/// until the request's transaction ends, so that what the request does comes before or after a kick, not beside it.
-pub(crate) async fn check_installed(tx: &DatabaseTransaction, guild_id: &str) -> Result<(), postroom_host::Problem> {
+/// until the request's transaction ends, so that what the request does comes before or after a kick, not beside it. Answers the
+/// guild's version.
+pub(crate) async fn check_installed(tx: &DatabaseTransaction, guild_id: &str) -> Result<i64, postroom_host::Problem> {
     let guild = lock(tx, guild_id).await?.ok_or_else(unknown)?;
-    Ok(guild.check_installed()?)
+    guild.check_installed()?;
+    Ok(guild.version)
 }
 
 pub(super) fn unknown() -> Refusal {
@@ -62,5 +68,6 @@ fn read(row: QueryResult) -> Result<Guild> {
         guild_id: row.try_get("", "guild_id")?,
         owner_id: row.try_get("", "owner_id")?,
         status: Status::of(&row.try_get::<String>("", "status")?),
+        version: row.try_get("", "version")?,
     })
 }

@@ -25,10 +25,10 @@ pub(crate) struct License {
     pub(crate) subscription_id: Option<String>,
     /// The card that pays for it.
     pub(crate) billing_key_id: Option<String>,
-    /// The newest event of its guild that it has followed.
-    pub(crate) guild_event_id: String,
-    /// The newest event of its subscription that it has followed.
-    pub(crate) subscription_event_id: String,
+    /// The mark of the newest event of its guild that it has followed.
+    pub(crate) guild_mark: String,
+    /// The mark of the newest event of its guild's subscriptions that it has followed.
+    pub(crate) subscription_mark: String,
 }
 
 /// Whether a licence counts.
@@ -77,7 +77,7 @@ impl Status {
 
 impl License {
     /// A free licence for a guild.
-    pub(crate) fn free(license_id: String, guild_id: String, event_id: &str) -> Self {
+    pub(crate) fn free(license_id: String, guild_id: String, mark: &str) -> Self {
         Self {
             license_id,
             guild_id,
@@ -87,20 +87,20 @@ impl License {
             expires_at: None,
             subscription_id: None,
             billing_key_id: None,
-            guild_event_id: event_id.to_owned(),
-            subscription_event_id: String::new(),
+            guild_mark: mark.to_owned(),
+            subscription_mark: String::new(),
         }
     }
 
-    /// Whether an event of its guild is news to it. Ids of one guild's events rise, so an old one that comes again is none.
-    pub(crate) fn follow_guild(&mut self, event_id: &str) -> bool {
-        follow(&mut self.guild_event_id, event_id)
+    /// Whether an event of its guild is news to it. Marks of one guild's events rise, so an old one that comes again is none.
+    pub(crate) fn follow_guild(&mut self, mark: &str) -> bool {
+        follow(&mut self.guild_mark, mark)
     }
 
     /// Whether an event of its subscriptions is news to it. To one that is over nothing is: its guild is gone for ever, and a
     /// payment that is told late revives nothing.
-    pub(crate) fn follow_subscription(&mut self, event_id: &str) -> bool {
-        !self.is_over() && follow(&mut self.subscription_event_id, event_id)
+    pub(crate) fn follow_subscription(&mut self, mark: &str) -> bool {
+        !self.is_over() && follow(&mut self.subscription_mark, mark)
     }
 
     /// Whether it is over.
@@ -114,8 +114,8 @@ impl License {
             return false;
         }
         *self = Self {
-            subscription_event_id: self.subscription_event_id.clone(),
-            ..Self::free(self.license_id.clone(), self.guild_id.clone(), &self.guild_event_id)
+            subscription_mark: self.subscription_mark.clone(),
+            ..Self::free(self.license_id.clone(), self.guild_id.clone(), &self.guild_mark)
         };
         true
     }
@@ -174,10 +174,10 @@ impl License {
     }
 }
 
-fn follow(newest: &mut String, event_id: &str) -> bool {
-    let is_news = newest.as_str() < event_id;
+fn follow(newest: &mut String, mark: &str) -> bool {
+    let is_news = newest.as_str() < mark;
     if is_news {
-        event_id.clone_into(newest);
+        mark.clone_into(newest);
     }
     is_news
 }

@@ -15,6 +15,7 @@ use crate::billing::events::{
 };
 use crate::door::new_id;
 use crate::guild::events::{BotInstalled, BotKicked, GuildDeleted};
+use crate::order::mark;
 use crate::plan::Plan;
 
 /// The events that licensing listens to.
@@ -79,7 +80,7 @@ impl Licensing {
         let known = tables::lock(tx, ("guild_id", &started.guild_id)).await?;
         let is_new = known.is_none();
         let mut license = known.unwrap_or_else(|| License::free(new_id(), started.guild_id.clone(), ""));
-        if !license.follow_subscription(&event.id.to_string()) {
+        if !license.follow_subscription(&mark(event)) {
             return Ok(());
         }
         license.grant(Paid {
@@ -98,13 +99,13 @@ impl Licensing {
 
 async fn install(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     let installed: BotInstalled = event.decode()?;
-    let event_id = event.id.to_string();
+    let mark = mark(event);
     let Some(mut license) = tables::lock(tx, ("guild_id", &installed.guild_id)).await? else {
-        let license = License::free(new_id(), installed.guild_id, &event_id);
+        let license = License::free(new_id(), installed.guild_id, &mark);
         tables::insert(tx, &license).await?;
         return tell_granted(tx, &license).await;
     };
-    if license.follow_guild(&event_id) {
+    if license.follow_guild(&mark) {
         let is_granted = license.reinstall();
         tables::save(tx, &license).await?;
         if is_granted {
@@ -117,7 +118,7 @@ async fn install(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
 /// The licence of a guild, if this event is news to it.
 async fn guilds(tx: &DatabaseTransaction, event: &Event, guild_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("guild_id", guild_id)).await?;
-    let with_news = license.and_then(|mut license| license.follow_guild(&event.id.to_string()).then_some(license));
+    let with_news = license.and_then(|mut license| license.follow_guild(&mark(event)).then_some(license));
     Ok(with_news.into_iter().collect())
 }
 
@@ -125,7 +126,7 @@ async fn guilds(tx: &DatabaseTransaction, event: &Event, guild_id: &str) -> Resu
 async fn subscribed(tx: &DatabaseTransaction, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("subscription_id", subscription_id)).await?;
     let with_news = license.and_then(|mut license| {
-        let is_news = license.follow_subscription(&event.id.to_string());
+        let is_news = license.follow_subscription(&mark(event));
         is_news.then_some(license)
     });
     Ok(with_news.into_iter().collect())

@@ -68,8 +68,8 @@ fn state(license: &License) -> Vec<Cell> {
         cell("expires_at_ms", license.expires_at.map(to_ms)),
         cell("subscription_id", license.subscription_id.clone()),
         cell("billing_key_id", license.billing_key_id.clone()),
-        cell("guild_event_id", license.guild_event_id.as_str()),
-        cell("subscription_event_id", license.subscription_event_id.as_str()),
+        cell("guild_event_id", license.guild_mark.as_str()),
+        cell("subscription_event_id", license.subscription_mark.as_str()),
     ]
 }
 
@@ -87,7 +87,7 @@ fn read(row: QueryResult) -> Result<License> {
         expires_at: expires_at.map(from_ms),
         subscription_id: row.try_get("", "subscription_id")?,
         billing_key_id: row.try_get("", "billing_key_id")?,
-        guild_event_id: row.try_get("", "guild_event_id")?,
-        subscription_event_id: row.try_get("", "subscription_event_id")?,
+        guild_mark: row.try_get("", "guild_event_id")?,
+        subscription_mark: row.try_get("", "subscription_event_id")?,
     })
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postroom::{DomainEvent, Error, ErrorKind, Event, Handler, Result};
-use sea_orm::DatabaseTransaction;
+use postroom::{DomainEvent, Errand, Error, ErrorKind, Event, Result, table};
+use sea_orm::{DatabaseConnection, DatabaseTransaction};
 
 use super::dm::{Dm, Message, Sent};
 use super::domain::{Address, canceled, payment_failed, plan_name, reason, refunded};
@@ -17,6 +17,7 @@ use crate::billing::events::{
 };
 use crate::guild::events::{BotInstalled, GuildOwnerChanged};
 use crate::licensing::events::{LicenseDowngraded, LicenseGranted, LicenseSuspended};
+use crate::order::mark;
 use crate::recovery::events::{AntiNukeActioned, AntiNukeTriggered, RestoreCompleted, RestoreFailed, RestoreStarted};
 
 /// The events that bring a message.
@@ -46,32 +47,24 @@ pub(crate) struct Notification {
     pub(crate) dm: Arc<dyn Dm>,
 }
 
+/// Discord may take long to answer, so it is asked outside any transaction.
 #[async_trait]
-impl Handler for Notification {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
-        learn(tx, event).await?;
-        match notice(event)? {
-            Some((address, content)) => self.tell(tx, event, address, content).await,
+impl Errand for Notification {
+    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+        let tx = table::begin(db).await?;
+        learn(&tx, event).await?;
+        let message = message(&tx, event).await?;
+        tx.commit().await?;
+        match message {
+            Some(message) => self.tell(db, message).await,
             None => Ok(()),
         }
     }
 }
 
 impl Notification {
-    /// Sends a message unless it was sent. Pattern 2, event id deduplication: the event's id is the notice's key, and the
-    /// message's nonce.
-    async fn tell(&self, tx: &DatabaseTransaction, event: &Event, address: Address, content: String) -> Result<()> {
-        let event_id = event.id.to_string();
-        if tables::is_sent(tx, &event_id).await? {
-            return Ok(());
-        }
-        let nobody = || Error::invalid(format!("nobody is known at {}", address.as_str()));
-        let user_id = tables::user_at(tx, address.clone()).await?.ok_or_else(nobody)?;
-        let message = Message {
-            nonce: event_id.clone(),
-            user_id: user_id.clone(),
-            content: content.clone(),
-        };
+    /// Sends a message, and writes down that it was sent.
+    async fn tell(&self, db: &DatabaseConnection, message: Message) -> Result<()> {
         let status = match self.dm.send(&message).await {
             Sent::Delivered => "delivered",
             Sent::Closed => "closed",
@@ -82,13 +75,36 @@ impl Notification {
             Sent::Failed { says } => return Err(Error::new(ErrorKind::Failed, format!("send a message: {says}"))),
         };
         let notice = Notice {
-            event_id,
-            user_id,
-            content,
+            event_id: message.nonce,
+            user_id: message.user_id,
+            content: message.content,
             status: status.to_owned(),
         };
-        tables::insert(tx, &notice).await
+        let tx = table::begin(db).await?;
+        if !tables::is_sent(&tx, &notice.event_id).await? {
+            tables::insert(&tx, &notice).await?;
+        }
+        Ok(tx.commit().await?)
     }
+}
+
+/// The message that an event brings, unless it was sent. Pattern 2, event id deduplication: the event's id is the notice's key,
+/// and the message's nonce.
+async fn message(tx: &DatabaseTransaction, event: &Event) -> Result<Option<Message>> {
+    let Some((address, content)) = notice(event)? else {
+        return Ok(None);
+    };
+    let nonce = event.id.to_string();
+    if tables::is_sent(tx, &nonce).await? {
+        return Ok(None);
+    }
+    let nobody = || Error::invalid(format!("nobody is known at {}", address.as_str()));
+    let user_id = tables::user_at(tx, address.clone()).await?.ok_or_else(nobody)?;
+    Ok(Some(Message {
+        nonce,
+        user_id,
+        content,
+    }))
 }
 
 /// Learns whose something is.
@@ -110,8 +126,8 @@ async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
             let payer = payer(event).unwrap_or_else(|| Address::guild(&started.guild_id));
             (Address::subscription(&started.subscription_id), payer)
         }
-        // A subscription whose first payment went back never started.
-        PaymentRefunded::TYPE => match payer(event) {
+        // A subscription whose first payment went back, or whose guild went before it was paid, never started.
+        PaymentRefunded::TYPE | SubscriptionCanceled::TYPE => match payer(event) {
             Some(payer) => (Address::subscription(&event.aggregate_id), payer),
             None => return Ok(()),
         },
@@ -128,7 +144,7 @@ async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    tables::learn(tx, &from, &to, &event.id.to_string()).await
+    tables::learn(tx, &from, &to, &mark(event)).await
 }
 
 fn payer(event: &Event) -> Option<Address> {

@@ -6,6 +6,7 @@ use sea_orm::sea_query::{Expr, ExprTrait};
 use serde::Serialize;
 
 use super::domain::Address;
+use crate::door::Part;
 use crate::rows::{self, cell};
 
 pub(crate) const MIGRATION: Migration = Migration {
@@ -31,8 +32,8 @@ pub(super) struct Notice {
 }
 
 /// Learns where an address leads. An older event than the one it was learnt from changes nothing.
-pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address, event_id: &str) -> Result<()> {
-    let cells = vec![cell("leads_to", to.as_str()), cell("event_id", event_id)];
+pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address, mark: &str) -> Result<()> {
+    let cells = vec![cell("leads_to", to.as_str()), cell("event_id", mark)];
     if rows::lock(tx, ADDRESS, ("address", from.as_str())).await?.is_none() {
         let mut row = cells;
         row.push(cell("address", from.as_str()));
@@ -40,7 +41,7 @@ pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address
     }
     let is_older = Expr::col("address")
         .eq(from.as_str())
-        .and(Expr::col("event_id").lt(event_id));
+        .and(Expr::col("event_id").lt(mark));
     rows::change(tx, ADDRESS, cells, is_older).await?;
     Ok(())
 }
@@ -73,9 +74,9 @@ pub(super) async fn insert(tx: &DatabaseTransaction, notice: &Notice) -> Result<
     rows::insert(tx, NOTICE, row).await
 }
 
-/// What a user was told, oldest first.
-pub(super) async fn of_user(tx: &DatabaseTransaction, user_id: &str) -> Result<Vec<Notice>> {
-    let rows = rows::list(tx, NOTICE, ("user_id", user_id), "event_id").await?;
+/// A part of what a user was told, oldest first.
+pub(super) async fn of_user(tx: &DatabaseTransaction, user_id: &str, part: &Part) -> Result<Vec<Notice>> {
+    let rows = rows::page(tx, NOTICE, Expr::col("user_id").eq(user_id), ("event_id", part)).await?;
     rows.into_iter()
         .map(|row| {
             Ok(Notice {

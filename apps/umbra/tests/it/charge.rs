@@ -168,6 +168,24 @@ async fn check_told(site: &Site, customers: &[Customer]) {
     }
 }
 
+/// The guild is gone before the first payment: whoever would have paid is told, though nothing ever started.
+#[tokio::test]
+async fn who_would_have_paid_is_told_that_the_guild_is_gone() {
+    let site = Site::with(fresh::sqlite().await, |umbra| umbra.pace.ask_after = DAY).await;
+    let ada = site.user("1001", "visa").await;
+    site.guild("g1", &ada).await;
+    site.cards.lose_answers(true);
+    site.subscription("g1", &ada).await;
+    site.ok("DELETE", "/guilds/g1", Value::Null).await;
+    site.until("/guilds/g1/subscription", |one| one["status"] == "canceled")
+        .await;
+    site.quiet().await;
+    assert_eq!(site.told(), ["Your subscription has ended"]);
+    let letters = dead::list(site.fresh.db(), &Selection::default(), None, 1).await;
+    assert!(letters.unwrap().is_empty());
+    site.stage.close().await;
+}
+
 /// The first charge's answer is lost, and the bot thrown out before it is known: it never starts, and the money goes back.
 #[tokio::test]
 async fn a_first_charge_that_nobody_wants_any_more_goes_back() {

@@ -20,12 +20,13 @@ async fn migrated(fresh: Fresh) {
     let up = async || migration::up(db, "umbra", &all).await.unwrap().len();
     let down = async || migration::down(db, "umbra", &all).await.unwrap().map(|one| one.number);
     assert_eq!(up().await, all.len());
+    assert_eq!(down().await, Some(10));
     assert_eq!(down().await, Some(9));
     let old = "insert into umbra_subscription (subscription_id, guild_id, user_id, billing_key_id, plan_code, next_plan_code, \
                status, cancel_at_period_end, period_end_ms, failures) \
                values ('s', 'g', 'u', 'b', 'business', 'pro', 'active', false, 1776000000000, 0)";
     db.execute_unprepared(old).await.unwrap();
-    assert_eq!(up().await, 1);
+    assert_eq!(up().await, 2);
     let mut select = Query::select();
     select.column(Asterisk).from("umbra_subscription");
     let row = db.query_one(&select).await.unwrap().unwrap();

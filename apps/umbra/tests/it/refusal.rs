@@ -62,6 +62,9 @@ POST /snapshots/%00/restores 422 invalid null
 POST /restores/%00/complete 422 invalid {"result_summary":"all"}
 POST /restores/%00/fail 422 invalid {"error_summary":"x"}
 POST /members/%00/restore 422 invalid {"roles":["mod"]}
+GET /users/ADA/notices?after=%00 422 invalid null
+GET /users/ADA/notices?limit=x 422 invalid null
+GET /users/ADA/notices?page=1 422 invalid null
 GET /audit/%00/g1 422 invalid null
 GET /audit/Guild/%00 422 invalid null
 GET /guilds/No%20Such%20Id 422 invalid null

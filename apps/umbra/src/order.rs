@@ -1,0 +1,64 @@
+//! What happened first to a guild or a subscription: the version of its own row tells, which is locked when it changes. Ids of
+//! events do not: processes make them, and their clocks may be apart.
+
+use postroom::{DomainEvent, Event, Migration, Result, append};
+use sea_orm::DatabaseTransaction;
+
+pub(crate) const MIGRATION: Migration = Migration {
+    number: 10,
+    name: "version",
+    up: include_str!("../migrations/0010_version.up.sql"),
+    down: include_str!("../migrations/0010_version.down.sql"),
+};
+
+/// The header of an event that holds the version of what it happened to.
+pub const VERSION: &str = "aggregateversion";
+
+/// An event of something that has this version now.
+pub(crate) fn event_of<E: DomainEvent>(event: &E, version: i64) -> Result<Event> {
+    Ok(Event::of(event)?.header(VERSION, version.to_string()))
+}
+
+/// Emits such an event.
+pub(crate) async fn emit<E: DomainEvent>(tx: &DatabaseTransaction, event: &E, version: i64) -> Result<()> {
+    append(tx, &[event_of(event, version)?]).await?;
+    Ok(())
+}
+
+/// The version of what an event happened to, if it says; those of old do not.
+pub(crate) fn version(event: &Event) -> Option<i64> {
+    event.headers.get(VERSION)?.parse().ok()
+}
+
+/// The place of an event among those of one thing: text that rises. Without a version it is the id, which sorts before.
+pub(crate) fn mark(event: &Event) -> String {
+    match version(event) {
+        Some(version) => format!("v{version:019}"),
+        None => event.id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::guild::events::BotKicked;
+
+    #[test]
+    fn a_mark_rises_with_the_version_whatever_the_ids_are() {
+        let guild_id = "g".to_owned();
+        let kicked = BotKicked { guild_id };
+        let made = |id: u128, version| Event {
+            id: Uuid::from_u128(id),
+            ..event_of(&kicked, version).unwrap()
+        };
+        let old = |id: u128| Event {
+            id: Uuid::from_u128(id),
+            ..Event::of(&kicked).unwrap()
+        };
+        let events = [old(1), old(u128::MAX), made(u128::MAX, 1), made(3, 2), made(2, 10)];
+        assert!(events.iter().map(mark).is_sorted_by(|one, next| one < next));
+        assert!(mark(&made(1, i64::MAX)).len() <= 36, "it has room where ids have");
+    }
+}
