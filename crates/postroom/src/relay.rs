@@ -143,6 +143,7 @@ impl Relay {
             outbox: self.outbox,
             owner,
             pulse: heart.subscribe(),
+            due: heart.subscribe_due(),
             signal: 0,
         };
         let jobs = self.jobs.into_iter().chain([schedule::job(), replay::job()]);
