@@ -69,6 +69,7 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; lease:
             one_relay_works_a_route_at_a_time
             a_second_relay_takes_over_when_the_first_stops
+            a_job_that_takes_long_keeps_no_lease
             a_deposed_relay_stops_itself
             the_number_of_shards_cannot_change
             two_routes_of_one_name_are_refused
