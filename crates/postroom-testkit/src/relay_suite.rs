@@ -37,6 +37,7 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
+            what_is_due_probes_more_and_more_rarely
             more_keys_than_a_statement_can_name_are_retried
             dead_letters_follow_their_route_when_it_is_cut_anew
             what_waits_is_delivered_though_the_filter_has_changed
