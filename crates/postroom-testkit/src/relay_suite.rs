@@ -74,6 +74,7 @@ macro_rules! relay_suite {
             a_deposed_relay_stops_itself
             the_number_of_shards_cannot_change
             two_routes_of_one_name_are_refused
+            a_group_named_as_the_inbox_needs_it_is_refused
         );
     };
     ($fresh:path; $part:ident: $($clause:ident)+) => {

@@ -13,6 +13,7 @@ use crate::consumer::{Consumer, Joined};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::Feed;
+use crate::inbox;
 use crate::job::{Job, JobRunner};
 use crate::keeper::Keeper;
 use crate::line::Line;
@@ -190,6 +191,13 @@ impl Relay {
             if route.name.is_empty() || route.name.len() > 200 {
                 return Err(Error::invalid(format!(
                     "the route name {:?} must have 1 to 200 bytes",
+                    route.name
+                )));
+            }
+            if route.name == inbox::ACCEPTED {
+                return Err(Error::invalid(format!(
+                    "no route or group may be named {:?}: the inbox keeps under it which events were accepted from outside, \
+                     and they would count as handled",
                     route.name
                 )));
             }

@@ -145,6 +145,15 @@ pub async fn two_routes_of_one_name_are_refused(fresh: Fresh) {
     assert!(error.to_string().contains("two routes are named \"s\""), "{error}");
 }
 
+/// A group with the name under which the inbox keeps what was accepted from outside would skip all of that: refused.
+pub async fn a_group_named_as_the_inbox_needs_it_is_refused(fresh: Fresh) {
+    let outbox: Arc<dyn postroom::Outbox> = fresh.store();
+    let relay = Relay::new(outbox).subscriber(Scripted::new("accepted").subscriber(3));
+    let ended = tokio::time::timeout(Duration::from_secs(10), relay.run(CancellationToken::new())).await;
+    let error = ended.expect("it does not begin to work").expect_err("refused");
+    assert!(error.to_string().contains("may be named \"accepted\""), "{error}");
+}
+
 /// A lease that cannot be taken, because somebody has locked its row, keeps the process neither from the leases it has nor
 /// from others.
 pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {
