@@ -38,6 +38,7 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; fail:
             a_destination_that_is_down_is_probed_and_then_drained
+            what_is_due_probes_more_and_more_rarely
             more_keys_than_a_statement_can_name_are_retried
             dead_letters_follow_their_route_when_it_is_cut_anew
             what_waits_is_delivered_though_the_filter_has_changed
@@ -70,9 +71,11 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; lease:
             one_relay_works_a_route_at_a_time
             a_second_relay_takes_over_when_the_first_stops
+            a_job_that_takes_long_keeps_no_lease
             a_deposed_relay_stops_itself
             the_number_of_shards_cannot_change
             two_routes_of_one_name_are_refused
+            a_group_named_as_the_inbox_needs_it_is_refused
         );
     };
     ($fresh:path; $part:ident: $($clause:ident)+) => {

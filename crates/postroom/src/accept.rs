@@ -43,7 +43,10 @@ pub async fn accept(db: &DatabaseConnection, events: &[Event]) -> Result<usize> 
 /// The outer result is about the database, the inner one about the events: only the first may be another one the next time.
 async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<usize>> {
     let tx = table::begin_own(db).await?;
-    let keys: Vec<String> = events.iter().map(|event| format!("accepted:{}", event.id)).collect();
+    let keys: Vec<String> = events
+        .iter()
+        .map(|event| format!("{}:{}", inbox::ACCEPTED, event.id))
+        .collect();
     let known = inbox::known(&tx, &keys).await?;
     let is_known = |(_, key): &(&Event, &String)| known.contains(*key);
     let repeated = events.iter().zip(&keys).filter(is_known).map(|(event, _)| event.id);

@@ -10,6 +10,9 @@ use crate::clock::db_now_minus;
 use crate::error::{Error, Result};
 use crate::table::{self, Table};
 
+/// The group under which the inbox remembers events that were accepted from outside; no other may have its name.
+pub(crate) const ACCEPTED: &str = "accepted";
+
 /// Which of these keys are handled already.
 pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<HashSet<String>> {
     let rows = match tx.get_database_backend() {

@@ -163,6 +163,8 @@ pub(crate) struct JobRunner {
     pub(crate) outbox: Arc<dyn Outbox>,
     pub(crate) owner: String,
     pub(crate) pulse: watch::Receiver<Pulse>,
+    /// A scheduled event is due.
+    pub(crate) due: watch::Receiver<()>,
     /// What operators had changed when the job last ran.
     pub(crate) signal: i64,
 }
@@ -197,11 +199,11 @@ impl JobRunner {
                 // Processes look a little apart, so that they do not all claim at once.
                 When::Every(every) => tokio::time::sleep(every.mul_f64(0.9 + rand::random::<f64>() * 0.2)).await,
                 When::ScheduleDue => {
+                    self.due.mark_unchanged(); // what was due until now has been released, or is found again
                     if did == 0 {
                         tokio::time::sleep(CLAIM_AGAIN).await; // it failed, or another process does it
                     }
-                    let is_due = |pulse: &Pulse| pulse.due_in.is_some_and(|due| due.is_zero());
-                    if self.pulse.changed().await.is_err() || self.pulse.wait_for(is_due).await.is_err() {
+                    if self.due.changed().await.is_err() {
                         std::future::pending::<()>().await;
                     }
                 }
@@ -246,6 +248,11 @@ impl JobRunner {
         tx.execute(&insert)
             .await
             .map_err(|source| Error::db("register a job", source))?;
+        // A claim of our own that still stands is one whose end could not be written down.
+        let is_free = Expr::col("claimed_until")
+            .is_null()
+            .or(Expr::col("claimed_until").lt(db_now(backend)))
+            .or(Expr::col("owner").eq(self.owner.as_str()));
         let mut update = Query::update();
         update
             .table(table::named(&tx, Table::Job))
@@ -253,11 +260,7 @@ impl JobRunner {
             .value("claimed_until", db_now_plus(backend, job.timeout))
             .and_where(Expr::col("name").eq(job.name.as_str()))
             .and_where(Expr::col("next_at").lte(db_now(backend)))
-            .and_where(
-                Expr::col("claimed_until")
-                    .is_null()
-                    .or(Expr::col("claimed_until").lt(db_now(backend))),
-            );
+            .and_where(is_free);
         let claimed = tx
             .execute(&update)
             .await

@@ -137,6 +137,8 @@ impl Line {
                 Some(work) => self.turn(work).await,
             };
             match turn {
+                // What has moved while the destination is down has not reached it.
+                Ok(Turn::Moved) if work.as_ref().is_some_and(|work| work.probing) => {}
                 Ok(Turn::Moved) => backoff.reset(),
                 Ok(Turn::Idle) => self.wait(work.as_ref(), stop).await,
                 Ok(Turn::Down) => backoff.wait(stop).await,

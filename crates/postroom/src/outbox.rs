@@ -166,6 +166,13 @@ pub struct Pulse {
     pub more: bool,
 }
 
+impl Pulse {
+    /// Whether a scheduled event is due now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due_in.is_some_and(|due| due.is_zero())
+    }
+}
+
 /// What to remove.
 #[derive(Clone, Copy, Debug)]
 pub struct Prune {

@@ -23,6 +23,8 @@ const IDLE: Duration = Duration::from_millis(750);
 pub(crate) struct Heart {
     outbox: Arc<dyn Outbox>,
     news: watch::Sender<Pulse>,
+    /// A scheduled event is due. Lines need not hear of it: it is news for them when it is in the log.
+    due: watch::Sender<()>,
     vitals: Arc<Vitals>,
 }
 
@@ -31,12 +33,18 @@ impl Heart {
         Self {
             outbox,
             news: watch::Sender::new(Pulse::default()),
+            due: watch::Sender::new(()),
             vitals,
         }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Pulse> {
         self.news.subscribe()
+    }
+
+    /// Hears of every pulse that found a scheduled event due.
+    pub(crate) fn subscribe_due(&self) -> watch::Receiver<()> {
+        self.due.subscribe()
     }
 
     /// Beats until `stop`.
@@ -71,14 +79,20 @@ impl Heart {
         task::to_end(async move { outbox.pulse().await }).await
     }
 
+    /// Tells whoever must know; answers whether something has happened since the last pulse. That something is still due is no
+    /// news: whoever releases it may be unable to.
     fn publish(&self, pulse: Pulse) -> bool {
-        self.news.send_if_modified(|known| {
-            let is_news = pulse.head != known.head
-                || pulse.signal != known.signal
-                || pulse.due_in.is_some_and(|due| due.is_zero());
+        if pulse.is_due() {
+            self.due.send_replace(());
+        }
+        let mut came_due = false;
+        let is_news = self.news.send_if_modified(|known| {
+            let is_news = pulse.head != known.head || pulse.signal != known.signal;
+            came_due = pulse.is_due() && !known.is_due();
             *known = pulse;
             is_news
-        })
+        });
+        is_news || came_due
     }
 }
 
@@ -100,7 +114,70 @@ fn next_wait(last: Duration, is_news: bool, pulse: Pulse) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use async_trait::async_trait;
+    use sea_orm::DatabaseConnection;
+
     use super::*;
+    use crate::error::Error;
+    use crate::migration::Migration;
+    use crate::outbox::{Page, Position, Prune};
+
+    /// A store in which something is due that nobody releases.
+    #[derive(Debug, Default)]
+    struct Overdue {
+        db: DatabaseConnection,
+        pulses: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Outbox for Overdue {
+        fn db(&self) -> &DatabaseConnection {
+            &self.db
+        }
+
+        fn migrations(&self) -> &'static [Migration] {
+            &[]
+        }
+
+        async fn pulse(&self) -> Result<Pulse> {
+            self.pulses.fetch_add(1, SeqCst);
+            Ok(Pulse {
+                due_in: Some(Duration::ZERO),
+                ..Pulse::default()
+            })
+        }
+
+        async fn read(&self, _after: Position, _limit: usize) -> Result<Page> {
+            Err(Error::invalid("it holds nothing"))
+        }
+
+        async fn head(&self) -> Result<Position> {
+            Ok(Position::START)
+        }
+
+        async fn prune(&self, _prune: &Prune) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_due_wakes_no_line_and_lets_the_heart_rest() {
+        let store = Arc::new(Overdue::default());
+        let heart = Heart::new(Arc::<Overdue>::clone(&store), Arc::default());
+        let (lines, mut job) = (heart.subscribe(), heart.subscribe_due());
+        let stop = CancellationToken::new();
+        let patience = Duration::from_secs(60);
+        assert!(tokio::time::timeout(patience, heart.run(&stop)).await.is_err());
+        let pulses = store.pulses.load(SeqCst);
+        assert!(pulses < 120, "{pulses} pulses in a minute");
+        assert!(!lines.has_changed().unwrap(), "a line was woken");
+        assert!(job.has_changed().unwrap(), "the job was not woken");
+        job.mark_unchanged();
+        assert!(tokio::time::timeout(IDLE * 2, heart.run(&stop)).await.is_err());
+        assert!(job.has_changed().unwrap(), "the job was woken only once");
+    }
 
     #[test]
     fn the_wait_follows_the_news() {

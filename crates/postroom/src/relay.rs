@@ -13,6 +13,7 @@ use crate::consumer::{Consumer, Joined};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::feed::Feed;
+use crate::inbox;
 use crate::job::{Job, JobRunner};
 use crate::keeper::Keeper;
 use crate::line::Line;
@@ -99,7 +100,8 @@ impl Relay {
         Arc::clone(&self.vitals)
     }
 
-    /// Works until `stop`, then finishes what has begun and gives its leases back. A database that is away is waited for; only a
+    /// Works until `stop`, then finishes what has begun. Its leases go back as soon as no line works any more, whatever jobs are
+    /// still under way. A database that is away is waited for; only a
     /// mistake in the routes ends it early.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         self.check()?;
@@ -143,31 +145,31 @@ impl Relay {
             outbox: self.outbox,
             owner,
             pulse: heart.subscribe(),
+            due: heart.subscribe_due(),
             signal: 0,
         };
-        let jobs = self.jobs.into_iter().chain([schedule::job(), replay::job()]);
-        for job in jobs {
-            lines.spawn(runner.clone().run(job, stop.clone()));
+        let mut jobs = JoinSet::new();
+        for job in self.jobs.into_iter().chain([schedule::job(), replay::job()]) {
+            jobs.spawn(runner.clone().run(job, stop.clone()));
         }
-        // The heart and the keeper outlive the lines: what has begun is finished under a renewed lease.
-        let after_lines = CancellationToken::new();
-        let drained = async {
-            let mut outcome = Ok(());
-            while let Some(ended) = lines.join_next().await {
-                let ended = ended.map_err(|source| Error::caused(ErrorKind::Failed, "run a part of the relay", source));
-                if let Err(error) = ended.and_then(|result| result) {
-                    stop.cancel();
-                    outcome = Err(error);
-                }
-            }
-            after_lines.cancel();
-            outcome
+        let leased = async {
+            // The heart and the keeper outlive the lines: what has begun is finished under a renewed lease.
+            let after_lines = CancellationToken::new();
+            let drained = async {
+                let outcome = drain(lines, &stop).await;
+                stop.cancelled().await;
+                after_lines.cancel();
+                outcome
+            };
+            let (drained, (), ()) = tokio::join!(drained, heart.run(&after_lines), keeper.run(&after_lines));
+            keeper.release().await.unwrap_or_else(|error| {
+                tracing::debug!(error = error.report(), "leases were not given back; they will run out");
+            });
+            drained
         };
-        let (drained, (), ()) = tokio::join!(drained, heart.run(&after_lines), keeper.run(&after_lines));
-        keeper.release().await.unwrap_or_else(|error| {
-            tracing::debug!(error = error.report(), "leases were not given back; they will run out");
-        });
-        drained
+        // A job that takes long keeps nobody from the leases: it has none.
+        let (lines, jobs) = tokio::join!(leased, drain(jobs, &stop));
+        lines.and(jobs)
     }
 
     fn check(&self) -> Result<()> {
@@ -189,6 +191,13 @@ impl Relay {
             if route.name.is_empty() || route.name.len() > 200 {
                 return Err(Error::invalid(format!(
                     "the route name {:?} must have 1 to 200 bytes",
+                    route.name
+                )));
+            }
+            if route.name == inbox::ACCEPTED {
+                return Err(Error::invalid(format!(
+                    "no route or group may be named {:?}: the inbox keeps under it which events were accepted from outside, \
+                     and they would count as handled",
                     route.name
                 )));
             }
@@ -243,6 +252,19 @@ impl Relay {
         }
         Ok(())
     }
+}
+
+/// Waits for the end of all parts; one that fails stops the others.
+async fn drain(mut parts: JoinSet<Result<()>>, stop: &CancellationToken) -> Result<()> {
+    let mut outcome = Ok(());
+    while let Some(ended) = parts.join_next().await {
+        let ended = ended.map_err(|source| Error::caused(ErrorKind::Failed, "run a part of the relay", source));
+        if let Err(error) = ended.and_then(|result| result) {
+            stop.cancel();
+            outcome = Err(error);
+        }
+    }
+    outcome
 }
 
 fn check_numbers(route: &Route) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Releasing scheduled events: those that are due move into the outbox, in one transaction, by one process at a time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
@@ -14,19 +15,27 @@ use crate::outbox::Outbox;
 use crate::table::{self, Table, event_exprs, read_event, uuid_value};
 
 /// Events released in one transaction.
-const BATCH: u64 = 500;
+const BATCH: u64 = 100;
+/// How long a process that dies keeps others from releasing.
+const CLAIM: Duration = Duration::from_secs(5);
+/// How long one run goes on; the next one follows at once.
+const RUN: Duration = Duration::from_secs(1);
 
 pub(crate) fn job() -> Job {
-    Job::new("schedule", When::ScheduleDue, |outbox: Arc<dyn Outbox>| async move {
+    let work = |outbox: Arc<dyn Outbox>| async move {
+        let begun = Instant::now();
         let mut released = 0;
         loop {
             let batch = release(outbox.db()).await?;
             released += batch;
-            if batch < BATCH {
+            if batch < BATCH || begun.elapsed() > RUN {
                 return Ok(released);
             }
         }
-    })
+    };
+    let mut job = Job::new("schedule", When::ScheduleDue, work);
+    job.timeout = CLAIM;
+    job
 }
 
 /// Moves what is due; answers how many. One that is cancelled at the same moment is released or cancelled, never both:

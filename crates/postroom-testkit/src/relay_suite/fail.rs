@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::dead::{self, DeadLetter, Selection};
@@ -427,6 +427,45 @@ impl Destination for Refusing {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         vec![Receipt::Refused("not now".into()); batch.entries.len()]
     }
+}
+
+/// A destination that refuses once and is away then.
+#[derive(Debug, Default)]
+struct Leaving {
+    calls: Mutex<Vec<Instant>>,
+}
+
+#[async_trait]
+impl Destination for Leaving {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(Instant::now());
+        let receipt = match calls.len() {
+            1 => Receipt::Refused("not now".into()),
+            _ => Receipt::Unavailable("away".into()),
+        };
+        vec![receipt; batch.entries.len()]
+    }
+}
+
+/// A destination that is away while something parked is due is probed more and more rarely, as one is that the log waits for.
+pub async fn what_is_due_probes_more_and_more_rarely(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let leaving = Arc::new(Leaving::default());
+    let route = Route {
+        retry: quick(1_000_000),
+        ..Route::new("leaving", To::Destination(Arc::<Leaving>::clone(&leaving)))
+    };
+    office.start(office.relay().route(route));
+    office.emit(&[("a", "one")]).await;
+    let calls = || leaving.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    office
+        .until("it is probed several times", async || calls().len() >= 7)
+        .await;
+    // The waits between are at least half of 100, 200, 400, 800 and 1600 ms.
+    let took = calls()[6] - calls()[1];
+    assert!(took >= Duration::from_millis(1_550), "{took:?}");
+    office.stop().await;
 }
 
 /// What `why` says of ends that are out of reach.

@@ -1,9 +1,11 @@
 //! Clauses about several relays on one database.
 
-use postroom::{ErrorKind, Relay, Subscriber, table};
+use postroom::{ErrorKind, Job, Relay, Subscriber, table};
 use sea_orm::{ConnectionTrait, DbBackend};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{Office, Scripted};
@@ -43,6 +45,40 @@ pub async fn a_second_relay_takes_over_when_the_first_stops(fresh: Fresh) {
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.emit(&[("a", "two")]).await;
     office.expect("s", &["one", "two"]).await;
+    office.stop().await;
+}
+
+/// A relay that stops gives its leases back at once, also while a job of its own goes on.
+pub async fn a_job_that_takes_long_keeps_no_lease(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let (is_running, may_end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begun, end) = (Arc::clone(&is_running), Arc::clone(&may_end));
+    let job = Job::every("long", Duration::from_millis(50), move |_outbox| {
+        let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+        async move {
+            begun.notify_one();
+            end.notified().await;
+            Ok(1)
+        }
+    });
+    let relay = office.relay().lease_ttl(Duration::from_secs(600)).job(job);
+    let (first, stop) = (
+        relay.subscriber(Scripted::new("s").subscriber(3)).relay(),
+        CancellationToken::new(),
+    );
+    let mut firsts = JoinSet::new();
+    firsts.spawn(first.run(stop.clone()));
+    office.emit(&[("a", "one")]).await;
+    office.expect("s", &["one"]).await;
+    is_running.notified().await;
+    stop.cancel();
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.emit(&[("a", "two")]).await;
+    office.expect("s", &["one", "two"]).await;
+    assert!(firsts.try_join_next().is_none(), "the job is at its end already");
+    may_end.notify_one();
+    let ended = firsts.join_next().await.expect("the first relay");
+    ended.expect("no panic").expect("what had begun is finished");
     office.stop().await;
 }
 
@@ -107,6 +143,15 @@ pub async fn two_routes_of_one_name_are_refused(fresh: Fresh) {
         .subscriber(Scripted::new("s").subscriber(3));
     let error = relay.run(CancellationToken::new()).await.expect_err("refused");
     assert!(error.to_string().contains("two routes are named \"s\""), "{error}");
+}
+
+/// A group with the name under which the inbox keeps what was accepted from outside would skip all of that: refused.
+pub async fn a_group_named_as_the_inbox_needs_it_is_refused(fresh: Fresh) {
+    let outbox: Arc<dyn postroom::Outbox> = fresh.store();
+    let relay = Relay::new(outbox).subscriber(Scripted::new("accepted").subscriber(3));
+    let ended = tokio::time::timeout(Duration::from_secs(10), relay.run(CancellationToken::new())).await;
+    let error = ended.expect("it does not begin to work").expect_err("refused");
+    assert!(error.to_string().contains("may be named \"accepted\""), "{error}");
 }
 
 /// A lease that cannot be taken, because somebody has locked its row, keeps the process neither from the leases it has nor

@@ -38,6 +38,31 @@ pub async fn a_scheduled_event_is_released_when_it_is_due(fresh: Fresh) {
     assert_eq!(office.number("select count(*) from postroom.outbox_scheduled").await, 0);
 }
 
+/// A process that dies while it releases what is due holds that up for seconds only. (Here somebody has locked the event, so
+/// that it dies in the middle.)
+pub async fn what_is_due_is_released_soon_after_a_crash(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let tx = table::begin(office.fresh.db()).await.expect("begin");
+    postroom::emit_at(&tx, &noted("a", "due"), clock::now())
+        .await
+        .expect("schedule");
+    tx.commit().await.expect("commit");
+    let lock = table::begin(office.fresh.db()).await.expect("begin");
+    let sql = format!("update {}outbox_scheduled set due_at = due_at", office.prefix());
+    lock.execute_unprepared(&sql).await.expect("lock the event");
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    let claimed = "select count(*) from postroom.outbox_job where name = 'schedule' and claimed_until is not null";
+    office
+        .until("it is about to be released", async || office.number(claimed).await == 1)
+        .await;
+    office.abort().await;
+    lock.rollback().await.expect("let go");
+    assert_eq!(office.number(claimed).await, 1, "it did not die in the middle");
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.expect("s", &["due"]).await;
+    office.stop().await;
+}
+
 /// A cancelled event is never released; cancelling it again says so.
 pub async fn a_cancelled_event_is_never_released(fresh: Fresh) {
     let mut office = Office::open(fresh).await;

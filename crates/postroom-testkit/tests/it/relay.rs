@@ -13,6 +13,7 @@ mod postgres {
             a_lease_that_cannot_be_taken_holds_up_no_other
         );
         postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres; operate:
+            what_is_due_is_released_soon_after_a_crash
             a_replay_looks_before_it_locks
             a_replay_that_reads_for_long_holds_up_no_lease
         );
@@ -31,6 +32,7 @@ mod mysql {
             a_lease_that_cannot_be_taken_holds_up_no_other
         );
         postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql; operate:
+            what_is_due_is_released_soon_after_a_crash
             a_replay_looks_before_it_locks
         );
     }
