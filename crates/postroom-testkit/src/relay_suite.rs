@@ -16,6 +16,7 @@ pub mod errand;
 pub mod fail;
 pub mod lease;
 pub mod operate;
+pub mod replay;
 
 /// Makes every clause a test of one store: `relay_suite!(fresh::sqlite)`. Those about subscribers are the ones of
 /// [`feed_suite!`](crate::feed_suite!), here fed straight from the outbox.
@@ -53,20 +54,22 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due
             a_cancelled_event_is_never_released
-            a_replay_goes_to_one_route_only
-            a_replay_can_have_its_effect_again
-            a_replay_respects_the_filter
             retention_removes_what_everybody_has
             a_daily_job_runs_at_its_hour_until_nothing_is_left
             the_inbox_forgets_after_its_time
             decided_dead_letters_go_after_their_time
-            a_replay_keeps_to_its_rate
-            a_replay_finds_what_lies_far_apart
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
             why_names_what_is_stuck
             a_timeline_shows_what_became_of_an_event
             the_operators_log_keeps_every_act
+        );
+        $crate::relay_suite!($fresh; replay:
+            a_replay_goes_to_one_route_only
+            a_replay_can_have_its_effect_again
+            a_replay_keeps_to_its_rate
+            a_replay_finds_what_lies_far_apart
+            a_replay_respects_the_filter
         );
         $crate::relay_suite!($fresh; lease:
             one_relay_works_a_route_at_a_time

@@ -14,6 +14,8 @@ mod postgres {
         );
         postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres; operate:
             what_is_due_is_released_soon_after_a_crash
+        );
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::postgres; replay:
             a_replay_looks_before_it_locks
             a_replay_that_reads_for_long_holds_up_no_lease
         );
@@ -33,6 +35,8 @@ mod mysql {
         );
         postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql; operate:
             what_is_due_is_released_soon_after_a_crash
+        );
+        postroom_testkit::relay_suite!(postroom_testkit::fresh::mysql; replay:
             a_replay_looks_before_it_locks
         );
     }
