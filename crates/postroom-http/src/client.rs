@@ -42,8 +42,8 @@ pub(crate) fn report(doing: &str, error: reqwest::Error) -> String {
 }
 
 /// The beginning of an answer's body, for whoever asks why something was refused. Servers like to say which address or key they
-/// do not know: the `secret` is cut out.
-pub(crate) async fn read(mut answer: Response, secret: &str) -> String {
+/// do not know: the `secrets` are cut out.
+pub(crate) async fn read(mut answer: Response, secrets: &[&str]) -> String {
     let mut body = Vec::new();
     while (body.len() as u64) < ANSWER_BYTES_MAX {
         match answer.chunk().await {
@@ -52,10 +52,8 @@ pub(crate) async fn read(mut answer: Response, secret: &str) -> String {
         }
     }
     let said = String::from_utf8_lossy(&body).into_owned();
-    match secret {
-        "" => said,
-        secret => said.replace(secret, "…"),
-    }
+    let secrets = secrets.iter().filter(|secret| !matches!(**secret, "" | "/"));
+    secrets.fold(said, |said, secret| said.replace(secret, "…"))
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
     match request.send().await {
         Ok(answer) => {
             let (status, after) = (answer.status(), retry_after(&answer));
-            reply(status, after, &read(answer, secret).await)
+            reply(status, after, &read(answer, &[secret]).await)
         }
         Err(error) => Reply::Later {
             says: report("post a notice", error),

@@ -59,7 +59,8 @@ impl Webhook {
         match answer {
             Ok(answer) => {
                 let status = answer.status();
-                judge(status, &read(answer, self.url.query().unwrap_or_default()).await)
+                let secrets = [self.url.query().unwrap_or_default(), self.url.path()];
+                judge(status, &read(answer, &secrets).await)
             }
             Err(error) if error.is_connect() => Receipt::Unavailable(report(DOING, error)),
             Err(error) => Receipt::Refused(report(DOING, error)),

@@ -153,14 +153,12 @@ impl Holding {
     /// what it took is given back there, and its answer finds the partition gone.
     pub(crate) fn surplus(&self, topic: usize, share: usize) -> Vec<(Place, Held)> {
         let mut all = self.lock();
-        let mut staying: Vec<(&Place, &mut Held)> = all
-            .iter_mut()
-            .filter(|((at, _), held)| *at == topic && !held.is_leaving)
-            .collect();
-        let beyond = staying.len().saturating_sub(share);
-        staying.sort_by_key(|(_, held)| !held.out.is_empty());
-        for (_, held) in staying.into_iter().take(beyond) {
-            held.is_leaving = true;
+        let of_topic = all.iter_mut().filter(|((at, _), _)| *at == topic);
+        let mut held: Vec<&mut Held> = of_topic.map(|(_, held)| held).collect();
+        let beyond = held.len().saturating_sub(share);
+        held.sort_by_key(|held| (!held.is_leaving, !held.out.is_empty()));
+        for (at, held) in held.into_iter().enumerate() {
+            held.is_leaving = at < beyond; // one that was to leave stays if the share has grown meanwhile
         }
         let is_free = |((at, _), held): &(&Place, &Held)| *at == topic && held.is_leaving && held.out.is_empty();
         let free: Vec<Place> = all.iter().filter(is_free).map(|(place, _)| *place).collect();
@@ -260,5 +258,12 @@ mod tests {
         assert_eq!(gone, [(0, 1)]);
         let late = holding.answered((0, "t"), "b", answer(1, &["6-0"]));
         assert!(late.unwrap().is_empty());
+    }
+    #[test]
+    fn what_was_to_leave_stays_when_the_share_grows_again() {
+        let holding = busy();
+        assert!(holding.surplus(0, 1).is_empty());
+        assert!(holding.surplus(0, 2).is_empty());
+        assert_eq!(holding.asking(0).len(), 2);
     }
 }

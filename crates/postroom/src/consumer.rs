@@ -136,7 +136,7 @@ impl Consumer {
                 .await
                 .map_err(|source| Error::db("commit what is out of reach", source))
         };
-        writing.await.unwrap_or_else(|error: Error| {
+        answered(writing).await.unwrap_or_else(|error: Error| {
             tracing::debug!(group = %self.route.name, error = error.report(), "the store does not know how the broker is");
         });
     }
@@ -191,17 +191,22 @@ impl Consumer {
             if signal == self.open_since {
                 return Ok(true);
             }
-            let tx = table::look(self.outbox.db()).await?;
-            let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
-            let parked = parked::count(&tx, &self.shard()).await?;
-            tx.commit().await?;
-            if !is_paused && parked < PARKED_MAX {
+            if answered(self.has_room()).await? {
                 self.open_since = signal;
                 return Ok(true);
             }
             self.look_again(stop).await;
         }
         Ok(false)
+    }
+
+    /// Whether the group is not paused, and has not too much parked.
+    async fn has_room(&self) -> Result<bool> {
+        let tx = table::look(self.outbox.db()).await?;
+        let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
+        let parked = parked::count(&tx, &self.shard()).await?;
+        tx.commit().await?;
+        Ok(!is_paused && parked < PARKED_MAX)
     }
 
     async fn look_again(&mut self, stop: &CancellationToken) {

@@ -22,7 +22,7 @@ use crate::dead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inbox;
 use crate::judge::storable;
-use crate::outbox::{Outbox, Prune, Pulse};
+use crate::outbox::{Outbox, Prune, Pulse, answered};
 use crate::table::{self, Table};
 use crate::task;
 
@@ -214,7 +214,7 @@ impl JobRunner {
 
     /// Runs the job if nobody else does; answers how much it did.
     async fn attempt(&self, job: &Job) -> Result<u64> {
-        if !self.claim(job).await? {
+        if !answered(self.claim(job)).await? {
             return Ok(0);
         }
         let begun = Instant::now();
@@ -232,7 +232,7 @@ impl JobRunner {
             )),
         };
         let did = *outcome.as_ref().unwrap_or(&0);
-        self.finish(job, begun.elapsed(), outcome).await?;
+        answered(self.finish(job, begun.elapsed(), outcome)).await?;
         Ok(did)
     }
 

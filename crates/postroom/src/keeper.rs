@@ -102,8 +102,9 @@ impl Keeper {
         }
         for holder in holders.iter().filter(|holder| holder.is_free && !is_mine(holder)) {
             // What is ours must be renewed in time, whatever there is to take.
-            if begun.elapsed() < self.ttl / 3 {
-                self.take(&holder.shard).await;
+            let left = (self.ttl / 3).saturating_sub(begun.elapsed());
+            if !left.is_zero() {
+                self.take(&holder.shard, left).await;
             }
         }
         Ok(())
@@ -117,11 +118,10 @@ impl Keeper {
     }
 
     /// Takes a lease if it can; one that cannot be taken keeps nobody from the others.
-    async fn take(&self, shard: &Shard) {
+    async fn take(&self, shard: &Shard, patience: Duration) {
         let Some(slot) = self.slots.get(shard) else {
             return;
         };
-        let patience = self.ttl / 10;
         let taken = tokio::time::timeout(patience, self.try_take(shard)).await;
         match taken.unwrap_or_else(|_elapsed| Err(late(patience))) {
             Ok(None) => {}

@@ -62,6 +62,8 @@ struct Work {
     parked: u64,
     /// Every lane's first row is due or held.
     is_arranged: bool,
+    /// How many rows were tried since.
+    tried: usize,
     next_due: Option<Instant>,
     is_paused: bool,
     signal: i64,
@@ -197,6 +199,7 @@ impl Line {
             lanes: arranged.lanes,
             parked: arranged.parked,
             is_arranged: arranged.is_whole,
+            tried: 0,
             next_due: parked::due_in(&tx, &self.shard)
                 .await?
                 .map(|wait| Instant::now() + wait),
@@ -234,7 +237,8 @@ impl Line {
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         let signal = self.pulse.borrow_and_update().signal;
         let is_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
-        if signal != work.signal || !work.is_arranged && !is_due(work) {
+        let is_next = |work: &Work| !is_due(work) || work.tried >= parked::DUE_MAX; // those that fail again starve no others
+        if signal != work.signal || !work.is_arranged && is_next(work) {
             self.settle_lazily(work, true).await?;
             *work = answered(self.load(work.epoch)).await?;
         }
@@ -328,16 +332,11 @@ impl Line {
 
     /// Tries parked entries whose time has come, each with what waits behind it.
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
-        let tx = table::look(self.feed.outbox().db()).await?;
-        let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
-        let foreign = self.foreign(&tx, &mut due).await?;
-        work.next_due = parked::due_in(&tx, &self.shard)
-            .await?
-            .map(|wait| Instant::now() + wait);
-        tx.commit().await?;
+        let (mut due, foreign) = answered(self.due(work)).await?;
         if work.probing {
             due.truncate(1);
         }
+        work.tried += due.len();
         if due.is_empty() && foreign.is_empty() {
             return Ok(Turn::Moved);
         }
@@ -358,6 +357,18 @@ impl Line {
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
         self.settle_retried(work, tx, settlement).await?;
         Ok(Turn::Moved)
+    }
+
+    /// Parked entries whose time has come, and those among them that are not for this route.
+    async fn due(&self, work: &mut Work) -> Result<(Vec<Parked>, Vec<Parked>)> {
+        let tx = table::look(self.feed.outbox().db()).await?;
+        let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
+        let foreign = self.foreign(&tx, &mut due).await?;
+        work.next_due = parked::due_in(&tx, &self.shard)
+            .await?
+            .map(|wait| Instant::now() + wait);
+        tx.commit().await?;
+        Ok((due, foreign))
     }
 
     /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All

@@ -23,7 +23,7 @@ use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_e
 /// Rows in one statement.
 const ROWS_MAX: usize = 300;
 /// Rows that are made due at once, when a shard is put into order.
-const DUE_MAX: usize = 2_000;
+pub(crate) const DUE_MAX: usize = 2_000;
 
 /// Why an entry is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

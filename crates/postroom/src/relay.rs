@@ -17,7 +17,7 @@ use crate::inbox;
 use crate::job::{Job, JobRunner};
 use crate::keeper::Keeper;
 use crate::line::Line;
-use crate::outbox::{Outbox, Position};
+use crate::outbox::{Outbox, Position, answered};
 use crate::pulse::Heart;
 use crate::replay;
 use crate::route::{BATCH_MAX, Route, Source, Start, To};
@@ -162,7 +162,7 @@ impl Relay {
                 outcome
             };
             let (drained, (), ()) = tokio::join!(drained, heart.run(&after_lines), keeper.run(&after_lines));
-            keeper.release().await.unwrap_or_else(|error| {
+            answered(keeper.release()).await.unwrap_or_else(|error| {
                 tracing::debug!(error = error.report(), "leases were not given back; they will run out");
             });
             drained
@@ -227,7 +227,7 @@ impl Relay {
     async fn register(&self, stop: &CancellationToken) -> Result<bool> {
         let mut backoff = Backoff::default();
         while !stop.is_cancelled() {
-            match self.try_register().await {
+            match answered(self.try_register()).await {
                 Ok(()) => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
                 Err(error) => tracing::warn!(error = error.report(), "routes could not be registered yet"),

@@ -14,8 +14,8 @@ use crate::job::{Job, When};
 use crate::outbox::Outbox;
 use crate::table::{self, Table, event_exprs, read_event, uuid_value};
 
-/// Events released in one transaction.
-const BATCH: u64 = 100;
+/// Events released in one transaction: one by one, and over a slow network too well within the claim.
+const BATCH: u64 = 20;
 /// How long a process that dies keeps others from releasing.
 const CLAIM: Duration = Duration::from_secs(5);
 /// How long one run goes on; the next one follows at once.

@@ -110,9 +110,11 @@ pub(crate) async fn begin_limited(db: &DatabaseConnection, idle: Option<Duration
     }
     let tx = begin_whole(db, options).await?;
     if let Some(statement) = limit_statement(backend, idle) {
-        tx.execute_unprepared(&statement)
-            .await
-            .map_err(|source| Error::db("limit an idle transaction", source))?;
+        let limiting = async {
+            let limited = tx.execute_unprepared(&statement).await;
+            limited.map_err(|source| Error::db("limit an idle transaction", source))
+        };
+        answered(limiting).await?;
     }
     Ok(tx)
 }

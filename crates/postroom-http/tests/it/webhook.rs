@@ -111,7 +111,10 @@ async fn the_address_is_in_no_receipt() {
         };
         let receipts = webhook.deliver(&batch).await;
         let shown = format!("{webhook:?} {receipts:?}");
-        assert!(shown.contains(says) && !shown.contains("sesame"), "{shown}");
+        assert!(
+            shown.contains(says) && !shown.contains("sesame") && !shown.contains("echo"),
+            "{shown}"
+        );
     }
 }
 

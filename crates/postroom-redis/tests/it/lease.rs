@@ -190,9 +190,13 @@ async fn shares_become(
 /// A backlog is when members are added: the first gives up partitions between two batches, although there is always more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_comes_during_a_backlog_gets_its_share() {
-    const COUNT: i64 = 6000;
+    const COUNT: i64 = 12_000;
     let site = shared().await;
-    let broker = Redis::open(&site.url, brief()).unwrap();
+    let options = Options {
+        lease: LEASE * 3,
+        ..brief()
+    };
+    let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     broker.create(&topic, 4).await.unwrap();
     publish(&broker, &topic, &entries(0, COUNT, 40, 10)).await;
@@ -205,7 +209,7 @@ async fn a_member_that_comes_during_a_backlog_gets_its_share() {
         log.1[at] += messages.len();
     };
     let work = async |at: usize, member: &mut Box<dyn postroom::Subscription>| {
-        while let Ok(messages) = timeout(LEASE * 3, member.next(100)).await {
+        while let Ok(messages) = timeout(LEASE * 4, member.next(100)).await {
             let messages = messages.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
             note(at, &messages);

@@ -392,15 +392,13 @@ pub async fn more_keys_than_a_statement_can_name_are_retried(fresh: Fresh) {
         .until("it is parked", async || office.number(parked).await == 1)
         .await;
     office.stop().await;
-    office
-        .execute(&copies_of_what_is_parked(office.prefix(), 100_000))
-        .await;
+    office.execute(&copies_of_what_is_parked(office.prefix(), 70_000)).await;
     let switch = Arc::new(Switch::default());
     switch.is_up.store(true, SeqCst);
     let route = Route::new("sink", To::Destination(Arc::<Switch>::clone(&switch)));
     office.start(office.relay().route(route));
     let left = async || office.number(parked).await;
-    office.until("the line goes on", async || left().await < 97_000).await; // past what is made due at once
+    office.until("the line goes on", async || left().await < 67_000).await; // past what is made due at once
     office.stop().await;
     assert!(switch.seen.lock().unwrap_or_else(PoisonError::into_inner).len() > 3_000);
 }

@@ -19,7 +19,7 @@ use crate::Fresh;
 use crate::feed::Feed;
 
 /// No clause waits longer than this for what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = crate::wait::PATIENCE;
 
 /// The event of every clause: something happened to a key.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -159,7 +159,7 @@ pub async fn a_group_named_as_the_inbox_needs_it_is_refused(fresh: Fresh) {
 pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let relay = |office: &Office| {
-        let relay = office.relay().lease_ttl(Duration::from_secs(1));
+        let relay = office.relay().lease_ttl(Duration::from_secs(3));
         ["a", "b", "c"]
             .into_iter()
             .fold(relay, |relay, who| relay.subscriber(Scripted::new(who).subscriber(3)))
@@ -171,8 +171,8 @@ pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {
     office.stop().await;
     let cursor = format!("{}outbox_cursor", office.prefix());
     let soon = match office.fresh.db().get_database_backend() {
-        DbBackend::Postgres => "clock_timestamp() + interval '5 seconds'",
-        _ => "timestampadd(second, 5, utc_timestamp(6))",
+        DbBackend::Postgres => "clock_timestamp() + interval '20 seconds'",
+        _ => "timestampadd(second, 20, utc_timestamp(6))",
     };
     let other = format!("update {cursor} set owner = 'somebody else', expires_at = {soon} where route = 'b'");
     office.execute(&other).await;
@@ -184,7 +184,7 @@ pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {
     let row = format!("update {cursor} set is_paused = is_paused where route = 'b' and owner = 'somebody else'");
     let locked = lock.execute_unprepared(&row).await.expect("lock a lease");
     assert_eq!(locked.rows_affected(), 1, "the lease ran out before it was locked");
-    while taken.elapsed() < Duration::from_secs(8) {
+    while taken.elapsed() < Duration::from_secs(26) {
         notes.push(notes.len().to_string());
         office.emit(&[("k", notes[notes.len() - 1].as_str())]).await;
         let all: Vec<&str> = notes.iter().map(String::as_str).collect();

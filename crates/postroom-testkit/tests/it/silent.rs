@@ -1,5 +1,7 @@
 //! A database that falls silent, as a machine does that vanishes, is given up and found again.
 
+use std::time::Duration;
+
 use postroom::table::{self, Table, named};
 use postroom::{DatabaseTransaction, Event, Relay, Result, Subscriber, append};
 use postroom_testkit::cable::Cable;
@@ -44,7 +46,9 @@ async fn falls_silent(fresh: Fresh, cable: &Cable, direct: &str) {
     let writer = Database::connect(through.replacen(server(&through), server(direct), 1));
     let writer = writer.await.unwrap();
     let stop = CancellationToken::new();
-    let relay = Relay::new(fresh.store()).subscriber(Subscriber::new("s", "**", nothing));
+    let mut subscriber = Subscriber::new("s", "**", nothing);
+    subscriber.timeout = Duration::from_secs(1);
+    let relay = Relay::new(fresh.store()).subscriber(subscriber);
     let work = async {
         for n in 0..EVENTS {
             let tx = table::begin(&writer).await.unwrap();
