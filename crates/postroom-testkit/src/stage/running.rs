@@ -1,5 +1,8 @@
 //! A stage that can be killed.
 
+use std::thread;
+use std::time::Duration;
+
 use postroom_host::Module;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinError;
@@ -7,6 +10,9 @@ use tokio::task::JoinError;
 use super::{Scenery, Stage};
 use crate::client::Client;
 use crate::fresh::Fresh;
+
+/// So long a driver's own threads are waited for.
+const DEATH: Duration = Duration::from_secs(1);
 
 /// A stage with a runtime and connections of its own. Dropping it is like killing a process: also requests that have begun end
 /// where they are, and their connections break.
@@ -51,7 +57,9 @@ fn must<T>(ended: Result<T, JoinError>) -> T {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            // On a thread that may wait: whoever goes on finds nobody who is still about to write.
+            let dying = thread::spawn(move || runtime.shutdown_timeout(DEATH));
+            drop(dying.join());
         }
     }
 }
