@@ -259,6 +259,7 @@ mod tests {
         let late = holding.answered((0, "t"), "b", answer(1, &["6-0"]));
         assert!(late.unwrap().is_empty());
     }
+
     #[test]
     fn what_was_to_leave_stays_when_the_share_grows_again() {
         let holding = busy();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend};
 use serde_json::Value;
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use crate::envelope::FOREIGN_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
-use crate::table::{self, Table, event_exprs, read_event, uuid_value};
+use crate::table::{self, Table, read_event, uuid_value};
 
 /// How often a transaction is run again that met another one with the same event.
 const RERUNS: u32 = 3;
@@ -80,10 +80,7 @@ async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<Vec<Event>> 
     }
     let incoming = (backend == DbBackend::MySql).then_some(Table::Incoming); // before it has a number
     for place in incoming.into_iter().chain([Table::Outbox, Table::Audit]) {
-        let mut select = Query::select();
-        for (expr, column) in event_exprs(backend) {
-            select.expr_as(expr, column);
-        }
+        let mut select = table::select_events(backend);
         select
             .from(table::named(tx, place))
             .and_where(Expr::col("event_id").is_in(ids.iter().map(|id| uuid_value(backend, *id))));

@@ -18,7 +18,7 @@ use crate::cursor::{self, Shard, number};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::Entry;
 use crate::parked::{self, Parked, Parking};
-use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_entry, read_time};
+use crate::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time};
 
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
@@ -126,10 +126,8 @@ pub async fn list(
     limit: u64,
 ) -> Result<Vec<DeadLetter>> {
     let tx = table::look(db).await?;
-    let mut select = Query::select();
-    rows(&mut select, &tx, which)
-        .order_by("dead_id", Order::Desc)
-        .limit(limit);
+    let mut select = rows(&tx, which);
+    select.order_by("dead_id", Order::Desc).limit(limit);
     if let Some(before) = before {
         select.and_where(Expr::col("dead_id").lt(before));
     }
@@ -309,8 +307,8 @@ async fn undecided(
         state: Some("dead"),
         ..which.clone()
     };
-    let mut select = Query::select();
-    rows(&mut select, tx, &which)
+    let mut select = rows(tx, &which);
+    select
         .and_where(Expr::col("dead_id").gt(after))
         .order_by("dead_id", Order::Asc)
         .limit(BATCH);
@@ -403,10 +401,8 @@ fn again(letter: &DeadLetter) -> Parked {
     }
 }
 
-fn rows<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, which: &Selection) -> &'a mut SelectStatement {
-    for (expr, column) in event_exprs(tx.get_database_backend()) {
-        select.expr_as(expr, column);
-    }
+fn rows(tx: &DatabaseTransaction, which: &Selection) -> SelectStatement {
+    let mut select = table::select_events(tx.get_database_backend());
     select
         .columns([
             "dead_id",

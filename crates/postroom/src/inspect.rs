@@ -22,7 +22,7 @@ use crate::job::{self, JobStatus};
 use crate::outbox::{Entry, Inspect, Position};
 use crate::replay;
 use crate::route::Filter;
-use crate::table::{self, Table, event_exprs, read_entry, read_event, read_time, read_uuid, uuid_value};
+use crate::table::{self, Table, read_entry, read_event, read_time, read_uuid, uuid_value};
 
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
@@ -225,10 +225,7 @@ pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
 pub async fn scheduled(store: &dyn Inspect, event_id: Uuid) -> Result<Option<Scheduled>> {
     let tx = table::look(store.db()).await?;
     let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
+    let mut select = table::select_events(backend);
     select
         .column("due_at")
         .from(table::named(&tx, Table::Scheduled))
@@ -429,10 +426,7 @@ async fn now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
 
 async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<Option<Entry>> {
     let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
+    let mut select = table::select_events(backend);
     select
         .columns(["id", "created_at"])
         .from(table::named(tx, table))

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cursor::{self, Holder, Lease, Shard};
-use crate::error::{Error, ErrorKind, Result};
-use crate::outbox::Outbox;
+use crate::error::Result;
+use crate::outbox::{Outbox, answered_within};
 use crate::table;
 
 /// The longest wait before looking whether somebody's lease has run out.
@@ -74,8 +74,7 @@ impl Keeper {
 
     /// A round that ends: a database that went away without a word would be waited for for ever.
     async fn round_in_time(&self) -> Result<()> {
-        let round = tokio::time::timeout(self.ttl, self.round()).await;
-        round.unwrap_or_else(|_elapsed| Err(late(self.ttl)))
+        answered_within(self.ttl, self.round()).await?
     }
 
     /// Renews what is ours, drops what is not any more, takes what is free.
@@ -122,8 +121,8 @@ impl Keeper {
         let Some(slot) = self.slots.get(shard) else {
             return;
         };
-        let taken = tokio::time::timeout(patience, self.try_take(shard)).await;
-        match taken.unwrap_or_else(|_elapsed| Err(late(patience))) {
+        let taken = answered_within(patience, self.try_take(shard)).await;
+        match taken.unwrap_or_else(Err) {
             Ok(None) => {}
             Ok(lease) => {
                 slot.send_replace(lease);
@@ -140,13 +139,6 @@ impl Keeper {
         tx.commit().await?;
         Ok(taken)
     }
-}
-
-fn late(patience: Duration) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("the store did not answer within {patience:?}"),
-    )
 }
 
 /// Renews a lease. Whether its line must hear of it: one whose lease was running need not.

@@ -63,17 +63,17 @@ pub trait Inspect: Outbox {
 }
 
 /// Longer than any statement of ours should take.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Does what a database has to answer, and gives up one that has vanished without a word.
 pub async fn answered<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    answered_within(Duration::ZERO, work).await.unwrap_or_else(Err)
+    answered_within(ANSWER_MAX, work).await.unwrap_or_else(Err)
 }
 
-/// The same, for work that takes some time of its own.
-pub(crate) async fn answered_within<T>(own: Duration, work: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(own + ANSWER_MAX, work).await.map_err(|late| {
-        let waited = format!("the database has not answered for {} s", ANSWER_MAX.as_secs());
+/// The same, for work that has another time.
+pub(crate) async fn answered_within<T>(patience: Duration, work: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(patience, work).await.map_err(|late| {
+        let waited = format!("the database has not answered within {patience:.0?}");
         Error::caused(ErrorKind::Unavailable, waited, late)
     })
 }

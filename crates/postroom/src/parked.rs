@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::Key;
 use crate::outbox::Entry;
 use crate::route::{Lane, Lanes, Ordering};
-use crate::table::{self, EVENT_COLUMNS, Table, event_exprs, event_values, read_entry, read_time};
+use crate::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time};
 
 /// Rows in one statement.
 const ROWS_MAX: usize = 300;
@@ -228,8 +228,8 @@ pub(crate) async fn due(
     let backend = tx.get_database_backend();
     // One line goes by number; keys among each other go by who has waited longest.
     let first = if ordering == Ordering::Strict { "id" } else { "next_at" };
-    let mut heads = Query::select();
-    rows_of(&mut heads, tx, shard)
+    let mut heads = rows_of(tx, shard);
+    heads
         .and_where(Expr::col("state").eq(Parking::Retry.name()))
         .and_where(Expr::col("next_at").lte(db_now(backend)))
         .order_by(first, Order::Asc)
@@ -239,11 +239,8 @@ pub(crate) async fn due(
         return Ok(heads);
     }
     let keys: HashSet<Key> = heads.iter().map(|head| head.entry.event.key()).collect();
-    let mut select = Query::select();
-    rows_of(&mut select, tx, shard)
-        .and_where(among(keys))
-        .order_by("id", Order::Asc)
-        .limit(limit);
+    let mut select = rows_of(tx, shard);
+    select.and_where(among(keys)).order_by("id", Order::Asc).limit(limit);
     let mut held = HashSet::new();
     let mut rows = read_rows(tx, &select).await?;
     // A retried dead letter may stand in front of one that holds the key: what is held, and behind it, stays.
@@ -501,14 +498,13 @@ fn among(keys: HashSet<Key>) -> Expr {
         .in_tuples(keys.into_iter().map(|key| (key.aggregate_type, key.aggregate_id)))
 }
 
-fn rows_of<'a>(select: &'a mut SelectStatement, tx: &DatabaseTransaction, shard: &Shard) -> &'a mut SelectStatement {
-    for (expr, column) in event_exprs(tx.get_database_backend()) {
-        select.expr_as(expr, column);
-    }
+fn rows_of(tx: &DatabaseTransaction, shard: &Shard) -> SelectStatement {
+    let mut select = table::select_events(tx.get_database_backend());
     select
         .columns(["id", "created_at", "state", "attempts", "error", "failed_at"])
         .from(table::named(tx, Table::Parked))
-        .and_where(of(shard))
+        .and_where(of(shard));
+    select
 }
 
 async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<Parked>> {

@@ -21,7 +21,7 @@ use crate::job::{Job, When};
 use crate::outbox::{Entry, Outbox};
 use crate::parked::{self, Parked, Parking};
 use crate::route::Filter;
-use crate::table::{self, Table, event_exprs, json_value, read_entry};
+use crate::table::{self, Table, json_value, read_entry};
 
 /// Entries parked in one step.
 const STEP: u32 = 500;
@@ -375,10 +375,7 @@ async fn reach(tx: &DatabaseTransaction, from: i64, until: i64) -> Result<i64> {
 async fn read(db: &DatabaseConnection, ids: &[i64]) -> Result<Vec<Entry>> {
     let tx = table::look(db).await?;
     let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
+    let mut select = table::select_events(backend);
     select
         .columns(["id", "created_at"])
         .from(table::named(&tx, Table::Outbox))

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::job::{Job, When};
 use crate::outbox::Outbox;
-use crate::table::{self, Table, event_exprs, read_event, uuid_value};
+use crate::table::{self, Table, read_event, uuid_value};
 
 /// Events released in one transaction: one by one, and over a slow network too well within the claim.
 const BATCH: u64 = 20;
@@ -43,10 +43,7 @@ pub(crate) fn job() -> Job {
 async fn release(db: &DatabaseConnection) -> Result<u64> {
     let tx = table::begin_own(db).await?;
     let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
+    let mut select = table::select_events(backend);
     select
         .from(table::named(&tx, Table::Scheduled))
         .and_where(Expr::col("due_at").lte(db_now(backend)))

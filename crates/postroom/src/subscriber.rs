@@ -20,7 +20,7 @@ use crate::errand::Errand;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
-use crate::outbox::{Entry, answered_within};
+use crate::outbox::{ANSWER_MAX, Entry, answered_within};
 use crate::retry::Retry;
 use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
 use crate::table;
@@ -237,7 +237,7 @@ impl Subscriber {
         let mut reruns = 0;
         loop {
             let tx = table::begin_limited(db, Some(self.timeout + Duration::from_secs(1))).await?;
-            let handling = answered_within(CHUNK_TIME + self.timeout, self.handle_chunk(&tx, chunk));
+            let handling = answered_within(CHUNK_TIME + self.timeout + ANSWER_MAX, self.handle_chunk(&tx, chunk));
             let failure = match handling.await.unwrap_or_else(|silent| Err(Failure::first(silent))) {
                 Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
                 Err(failure) => failure,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, TableRef};
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, Query, SelectStatement, TableRef};
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
     SqliteTransactionMode, TransactionOptions, TransactionTrait,
@@ -193,14 +193,17 @@ pub(crate) fn event_values(backend: DbBackend, event: &Event) -> Result<[Expr; 8
 }
 
 /// Selects [`EVENT_COLUMNS`], JSON as text: it is passed on, never rewritten.
-pub(crate) fn event_exprs(backend: DbBackend) -> Vec<(Expr, &'static str)> {
-    EVENT_COLUMNS
-        .into_iter()
-        .map(|column| match column {
-            "payload" | "headers" if backend == DbBackend::Postgres => (Expr::col(column).cast_as("text"), column),
-            _ => (Expr::col(column), column),
-        })
-        .collect()
+pub(crate) fn select_events(backend: DbBackend) -> SelectStatement {
+    let mut select = Query::select();
+    for column in EVENT_COLUMNS {
+        match column {
+            "payload" | "headers" if backend == DbBackend::Postgres => {
+                select.expr_as(Expr::col(column).cast_as("text"), column)
+            }
+            _ => select.column(column),
+        };
+    }
+    select
 }
 
 /// Reads back [`EVENT_COLUMNS`].

@@ -55,14 +55,20 @@ pub async fn a_replay_can_have_its_effect_again(fresh: Fresh) {
     office.stop().await;
 }
 
-/// A replay parks no more in a second than it was asked to: thirty entries at ten a second are not done in two.
-pub async fn a_replay_keeps_to_its_rate(fresh: Fresh) {
+/// An office whose subscriber `s` has had so many notes.
+async fn settled(fresh: Fresh, count: usize) -> Office {
     let mut office = Office::open(fresh).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
-    let notes: Vec<String> = (0..30).map(|n| format!("{n:02}")).collect();
+    let notes: Vec<String> = (0..count).map(|n| format!("{n:02}")).collect();
     let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
     office.emit(&pairs).await;
     office.until_settled("s").await;
+    office
+}
+
+/// A replay parks no more in a second than it was asked to: thirty entries at ten a second are not done in two.
+pub async fn a_replay_keeps_to_its_rate(fresh: Fresh) {
+    let mut office = settled(fresh, 30).await;
     let order = Replay {
         route: "s".into(),
         range: Range::default(),
@@ -163,12 +169,7 @@ pub async fn a_replay_looks_before_it_locks(fresh: Fresh) {
 /// While a replay reads the log, however long that takes (here somebody has locked the whole table), its route's cursor is free:
 /// the leases of the process can be renewed.
 pub async fn a_replay_that_reads_for_long_holds_up_no_lease(fresh: Fresh) {
-    let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
-    let notes: Vec<String> = (0..20).map(|n| format!("{n:02}")).collect();
-    let pairs: Vec<(&str, &str)> = notes.iter().map(|note| ("a", note.as_str())).collect();
-    office.emit(&pairs).await;
-    office.until_settled("s").await;
+    let mut office = settled(fresh, 20).await;
     let order = Replay {
         route: "s".into(),
         range: Range::default(),

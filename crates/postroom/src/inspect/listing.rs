@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use sea_orm::ConnectionTrait;
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
+use sea_orm::sea_query::{Expr, ExprTrait, Order, SelectStatement};
 use uuid::Uuid;
 
 use super::{Carrier, RouteStatus, Step, Timeline, cursors, handled, states};
 use crate::error::{Error, Result};
 use crate::outbox::{Entry, Inspect, Page, Position};
-use crate::table::{self, Table, event_exprs, read_entry};
+use crate::table::{self, Table, read_entry};
 
 /// How far ahead of a cursor is looked for an entry; beyond it everything is ahead.
 const AHEAD: usize = 1_000;
@@ -174,10 +174,7 @@ fn shards(lines: &[RouteStatus], route: &str) -> u32 {
 async fn find(store: &dyn Inspect, table: Table, which: impl FnOnce(&mut SelectStatement)) -> Result<Vec<Entry>> {
     let tx = table::look(store.db()).await?;
     let backend = tx.get_database_backend();
-    let mut select = Query::select();
-    for (expr, column) in event_exprs(backend) {
-        select.expr_as(expr, column);
-    }
+    let mut select = table::select_events(backend);
     select.columns(["id", "created_at"]).from(table::named(&tx, table));
     which(&mut select);
     let rows = tx
