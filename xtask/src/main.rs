@@ -7,6 +7,7 @@
 mod arrows;
 mod bench;
 mod check;
+mod newer;
 mod process;
 mod requirements;
 mod services;
@@ -35,6 +36,10 @@ enum Verb {
     Check,
     /// Start the services, run `cargo test --workspace`, stop what was started.
     Test {
+        /// Run the suites of stores, relay, brokers and ledger on newer servers instead: all, or postgres18, postgres17,
+        /// mysql9, mariadb11, valkey9, redis8, rabbitmq4 (needs root).
+        #[arg(long, num_args = 0.., value_name = "SERVER")]
+        newer: Option<Vec<String>>,
         /// Arguments for `cargo test`, after `--`.
         #[arg(last = true)]
         args: Vec<String>,
@@ -67,7 +72,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::find()?;
     match cli.verb {
         Verb::Check => check::run(&workspace),
-        Verb::Test { args } => test::run(&workspace, &args),
+        Verb::Test { newer: None, args } => test::run(&workspace, &args),
+        Verb::Test {
+            newer: Some(names),
+            args,
+        } => newer::run(&workspace, &names, &args),
         Verb::Services { verb } => services::run(&workspace, verb),
         Verb::Bench { args } => bench::run(&workspace, &args),
     }

@@ -2,16 +2,16 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// How often something awaited is looked at.
@@ -77,11 +77,30 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 /// Runs a program in front of the person and passes a stop signal on to it and all its children.
 pub(crate) fn run_until_stopped(command: &mut Command) -> Result<ExitStatus> {
     let what = describe(command);
-    let mut child = command
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("run {what}"))?;
+    let child = spawn(command)?;
+    wait_or_stop(child, &what)
+}
+
+/// The same, and answers the lines that it wrote to stdout, which the person sees too.
+pub(crate) fn read_until_stopped(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> {
+    let what = describe(command);
+    let mut child = spawn(command.stdout(Stdio::piped()))?;
+    let output = child.stdout.take().with_context(|| format!("read {what}"))?;
+    let reader = thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.inspect(|line| eprintln!("{line}")).collect()
+    });
+    let status = wait_or_stop(child, &what)?;
+    let lines = reader.join().map_err(|_panic| anyhow!("read {what}"))?;
+    Ok((status, lines))
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.stdin(Stdio::null()).process_group(0);
+    command.spawn().with_context(|| format!("run {}", describe(command)))
+}
+
+fn wait_or_stop(mut child: Child, what: &str) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().with_context(|| format!("wait for {what}"))? {
             return Ok(status);

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::num::NonZero;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, ExitStatus};
 use std::thread;
 use std::time::Instant;
 
@@ -16,17 +16,14 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let begun = Instant::now();
     let lease = Lease::take(workspace)?;
     let ready = Instant::now();
-    let mut cargo = process::cargo();
-    cargo.arg("test");
-    if env::var_os("RUST_TEST_THREADS").is_none() {
-        // Tests mostly wait for their databases: more of them than cores.
-        let cores = thread::available_parallelism().map_or(2, NonZero::get);
-        cargo.env("RUST_TEST_THREADS", (cores * 3).to_string());
+    let mut status = ExitStatus::default();
+    for pass in passes(args) {
+        let mut cargo = cargo(workspace);
+        status = process::run_until_stopped(cargo.args(pass).envs(lease.variables()))?;
+        if !status.success() {
+            break;
+        }
     }
-    if !names_packages(args) {
-        cargo.arg("--workspace");
-    }
-    let status = process::run_until_stopped(cargo.args(args).current_dir(&workspace.root).envs(lease.variables()))?;
     let tested = Instant::now();
     drop(lease);
     eprintln!(
@@ -39,6 +36,36 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     Ok(process::exit_code(status))
 }
 
+/// The arguments of each `cargo test`. Without arguments, every test runs. Tests in a module `alone` limit a time, so they run
+/// last, one at a time. With arguments, one pass runs what they name.
+fn passes(args: &[String]) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    if args.is_empty() {
+        return vec![
+            words("--workspace -- --skip ::alone::"),
+            words("--workspace --test it -- ::alone:: --test-threads 1 --nocapture"),
+        ];
+    }
+    let mut pass = Vec::new();
+    if !names_packages(args) {
+        pass.push("--workspace".to_owned());
+    }
+    pass.extend_from_slice(args);
+    vec![pass]
+}
+
+/// `cargo test` in the workspace.
+pub(crate) fn cargo(workspace: &Workspace) -> Command {
+    let mut cargo = process::cargo();
+    cargo.arg("test").current_dir(&workspace.root);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // Tests mostly wait for their databases: more of them than cores.
+        let cores = thread::available_parallelism().map_or(2, NonZero::get);
+        cargo.env("RUST_TEST_THREADS", (cores * 3).to_string());
+    }
+    cargo
+}
+
 /// Whether the person chose packages; without a choice, all are tested.
 fn names_packages(args: &[String]) -> bool {
     let own = args.iter().take_while(|arg| *arg != "--");
@@ -48,7 +75,21 @@ fn names_packages(args: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::names_packages;
+    use super::{names_packages, passes};
+
+    #[test]
+    fn tests_that_limit_a_time_run_last_and_alone() {
+        let lines: Vec<_> = passes(&[]).iter().map(|pass| pass.join(" ")).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].ends_with("--skip ::alone::"), "{lines:?}");
+        assert!(lines[1].contains(" ::alone:: --test-threads 1"), "{lines:?}");
+    }
+
+    #[test]
+    fn named_tests_run_in_one_pass() {
+        assert_eq!(passes(&["retention".to_owned()]), [["--workspace", "retention"]]);
+        assert_eq!(passes(&["-p".to_owned(), "hello".to_owned()]), [["-p", "hello"]]);
+    }
 
     #[test]
     fn a_chosen_package_replaces_the_workspace() {

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom::envelope::{CLOUDEVENTS_BATCH_JSON, CLOUDEVENTS_JSON};
 use postroom::{Envelope, Error, ErrorKind, Event};
 use serde::Serialize;
 
+use crate::declared::Declared;
 use crate::host::Host;
 use crate::problem::Problem;
 
@@ -28,14 +27,20 @@ struct Accepted {
     event_ids: Vec<String>,
 }
 
-pub(crate) async fn post(State(host): State<Host>, headers: HeaderMap, body: Bytes) -> Result<Response, Problem> {
-    let events = read(&headers, &body).map_err(explain)?;
+pub(crate) async fn post(
+    host: &Host,
+    declared: &Declared,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, Problem> {
+    let events = read(headers, body).map_err(explain)?;
     if events.len() > BATCH_MAX {
         return Err(Problem::invalid(format!(
             "the batch has {} events, the limit is {BATCH_MAX}; send several requests",
             events.len()
         )));
     }
+    declared.check(&events)?;
     let accepted = postroom::accept(host.store.db(), &events)
         .await
         .map_err(|error| match error.kind() {

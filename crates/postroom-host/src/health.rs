@@ -5,19 +5,19 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postroom::{LineVitals, Vitals};
+use postroom::inspect::counted;
+use postroom::{LineVitals, OpenTransaction, Trouble, Vitals};
 use serde::Serialize;
 
 use crate::host::Host;
 
-/// How long entries may wait without progress, or the store without an answer, before the process is not ready: three
-/// times the time in which another relay takes over from one that died.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A database that does not list its transactions by then is asked another time.
+const BLOCKERS_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     status: &'static str,
-    /// Why it is not ready.
+    /// Why it is not ready, causes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -35,12 +35,33 @@ pub(crate) async fn live() -> Json<Health> {
 
 /// Whether entries move. A destination that is down does not make this process unready: another one could do no better.
 pub(crate) async fn ready(State(host): State<Host>) -> (StatusCode, Json<Health>) {
-    let (code, health) = judge(&host.vitals);
+    let (code, mut health) = judge(&host.vitals);
+    if !health.troubles.is_empty() {
+        health.troubles.splice(0..0, blockers(&host).await);
+    }
     (code, Json(health))
 }
 
+/// Transactions that other sessions wait for, or that hold locks for long: most often the cause of everything else.
+async fn blockers(host: &Host) -> Vec<String> {
+    let listing = tokio::time::timeout(BLOCKERS_MAX, host.store.open_transactions()).await;
+    let open = listing.ok().and_then(Result::ok).unwrap_or_default();
+    let suspects = open.iter().filter(|transaction| transaction.is_suspect());
+    let says = |transaction: &OpenTransaction| {
+        let why = match transaction.blocks {
+            0 => "holds locks".to_owned(),
+            blocks => format!("{} for", counted(blocks, "other session waits", "other sessions wait")),
+        };
+        format!(
+            "session {} of the database has a transaction open for {:.0} s that {why}; let it commit, or end that session",
+            transaction.session, transaction.age_s
+        )
+    };
+    suspects.map(says).collect()
+}
+
 fn judge(vitals: &Vitals) -> (StatusCode, Health) {
-    let troubles = vitals.troubles(PATIENCE);
+    let troubles: Vec<String> = vitals.troubles().iter().map(Trouble::to_string).collect();
     let (code, status) = match troubles.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use postroom::inspect::Carrier;
-use postroom::{Inspect, Relay, Result, Vitals, table};
+use postroom::{Inspect, Relay, Result, Route, To, Vitals, table};
 use sea_orm::DatabaseTransaction;
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
@@ -14,12 +14,14 @@ pub struct Host {
     /// How the relay of this process is doing.
     pub vitals: Arc<Vitals>,
     routes: Arc<[Carrier]>,
+    /// From which type to which the subscribers of the relay turn events.
+    pub(crate) upcasts: Arc<[(String, String)]>,
 }
 
 impl Host {
     /// A process with this store and this relay, which has all its routes.
     pub fn new(store: Arc<dyn Inspect>, relay: &Relay) -> Self {
-        let carrier = |route: &postroom::Route| Carrier {
+        let carrier = |route: &Route| Carrier {
             route: route.name.clone(),
             filter: route.filter.clone(),
         };
@@ -27,6 +29,7 @@ impl Host {
             store,
             vitals: relay.vitals(),
             routes: relay.routes().iter().map(carrier).collect(),
+            upcasts: relay.routes().iter().flat_map(upcasts).collect(),
         }
     }
 
@@ -39,5 +42,15 @@ impl Host {
     /// Begins a transaction: write what changed, `emit` what happened, commit both.
     pub async fn begin(&self) -> Result<DatabaseTransaction> {
         table::begin(self.store.db()).await
+    }
+}
+
+fn upcasts(route: &Route) -> Vec<(String, String)> {
+    match &route.to {
+        To::Subscriber(subscriber) => {
+            let pair = |upcaster: &postroom::Upcaster| (upcaster.from().to_owned(), upcaster.to().to_owned());
+            subscriber.upcasters.iter().map(pair).collect()
+        }
+        To::Destination(_) => Vec::new(),
     }
 }

@@ -7,6 +7,7 @@
 mod alert;
 mod body;
 mod catalog;
+mod declared;
 mod events;
 mod front;
 mod health;

@@ -5,7 +5,7 @@ use std::fmt;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use postroom::{Error, ErrorKind};
+use postroom::{Error, ErrorKind, Fault};
 use serde::Serialize;
 
 /// What went wrong, as a client sees it. Clients branch on `code`, people read `detail`.
@@ -68,7 +68,12 @@ impl From<Error> for Problem {
             ErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", error.to_string()),
             ErrorKind::Unavailable => {
                 tracing::warn!(error = error.report(), "request could not be served");
-                let detail = "the store cannot be reached now; try again later";
+                let detail = match Fault::of(&error) {
+                    Fault::DiskFull => {
+                        "the database's disk is full and nothing was recorded; try again when there is room"
+                    }
+                    _ => "the store cannot be reached now; try again later",
+                };
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
             }
             ErrorKind::Deposed | ErrorKind::Failed => {
@@ -142,6 +147,15 @@ mod tests {
             Error::caused(ErrorKind::Unavailable, "write a row", driver()),
             "unavailable",
             "the store cannot be reached now; try again later",
+        );
+        check(
+            Error::caused(
+                ErrorKind::Unavailable,
+                "write a row",
+                std::io::Error::other("database or disk is full"),
+            ),
+            "unavailable",
+            "the database's disk is full and nothing was recorded; try again when there is room",
         );
     }
 }

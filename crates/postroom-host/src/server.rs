@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -18,6 +19,7 @@ use tracing::Instrument;
 
 use crate::alert::Alerts;
 use crate::catalog::Catalogue;
+use crate::declared::Declared;
 use crate::events;
 use crate::front::{self, Mounted};
 use crate::health;
@@ -101,13 +103,17 @@ impl Server {
 
     /// Everything it serves, for tests and for a server of somebody's own.
     pub fn router(self) -> Router {
+        let declared = Arc::new(Declared::of(&self.mounted, &self.host.upcasts));
+        let record = async move |State(host): State<Host>, headers: HeaderMap, body: Bytes| {
+            events::post(&host, &declared, &headers, &body).await
+        };
         let modules: Arc<[Mounted]> = self.mounted.into();
         let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
         let asyncapi = Arc::new(self.asyncapi);
         self.routes
             .route("/", get(front))
             .route("/asyncapi.json", get(async move || Json(&*asyncapi).into_response()))
-            .route("/api/v1/events", post(events::post))
+            .route("/api/v1/events", post(record))
             .route("/health/live", get(health::live))
             .route("/health/ready", get(health::ready))
             .fallback(not_found)

@@ -1,13 +1,15 @@
 //! A Kafka: its address, what is known of its topics, and the clients that librdkafka makes of it. Nothing connects before
 //! it is used.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use postroom::{Broker, Destination, Error, ErrorKind, Letter, Mode, Receipt, Result, Start, Subscription, Topic};
+use postroom::{
+    Broker, Destination, Error, ErrorKind, Letter, Mode, Receipt, Result, Risk, Start, Subscription, Topic,
+};
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
@@ -87,6 +89,13 @@ impl Kafka {
 
 #[async_trait]
 impl Broker for Kafka {
+    fn name(&self) -> String {
+        format!(
+            "kafka {}",
+            self.shared.settings.get("bootstrap.servers").unwrap_or_default()
+        )
+    }
+
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         let shared = Arc::clone(&self.shared);
         match &self.transactional_id {
@@ -106,6 +115,23 @@ impl Broker for Kafka {
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
         let lags = self.lag(group, topics).await?;
         Ok(lags.iter().map(|lag| lag.messages).sum())
+    }
+
+    async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
+        let shared = Arc::clone(&self.shared);
+        let known = self.shared.blocking("ask for the topics", move || {
+            let metadata = shared.admin()?.inner().fetch_metadata(None, shared.answer_max);
+            let metadata = metadata.map_err(|source| failed("ask for the topics".to_owned(), source))?;
+            let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
+            Ok(names.collect::<HashSet<String>>())
+        });
+        let known = known.await?;
+        let missing = topics.iter().filter(|topic| !known.contains(*topic));
+        let risk = |topic: &String| Risk {
+            says: format!("there is no topic {topic}: the group {group} cannot join, and nothing is published there"),
+            next: "create it: postroom topics apply".to_owned(),
+        };
+        Ok(missing.map(risk).collect())
     }
 }
 

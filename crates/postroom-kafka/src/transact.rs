@@ -124,6 +124,10 @@ impl Transactor {
         let made = self.shared.producer(&settings);
         let producer = made.map_err(|error| Broken::Away(error.report()))?;
         let begin = producer.clone();
+        // A relay whose lease has run out, because it was paused, would fence off the one that has taken over.
+        if !postroom::is_leased() {
+            return Err(Broken::Away(self.unleased_words()));
+        }
         let begun = self.shared.blocking("begin to publish in transactions", move || {
             let begun = begin.init_transactions(limit);
             begun.map_err(|source| failed("begin to publish in transactions", source))
@@ -229,6 +233,13 @@ impl Transactor {
             return Broken::Away(self.fenced_words());
         }
         Broken::Away(error.to_string())
+    }
+
+    fn unleased_words(&self) -> String {
+        format!(
+            "the lease of this relay has run out; another one may publish under the transactional id {}",
+            self.id
+        )
     }
 
     fn fenced_words(&self) -> String {

@@ -3,7 +3,17 @@ select
   least(
     f.durable_seq,
     coalesce(
-      (select min(cast(substring_index(position, ':', -1) as signed)) from postroom_outbox_cursor),
+      (
+        select min(cast(substring_index(p.position, ':', -1) as signed))
+        from (
+          select position
+          from postroom_outbox_cursor
+          union all
+          select handled_to
+          from postroom_outbox_cursor
+          where handled_to is not null
+        ) as p
+      ),
       0 -- nobody reads yet: whoever comes first begins with everything
     ),
     coalesce(

@@ -12,7 +12,8 @@ const PRIVILEGE_MISSING: u16 = 1227;
 /// An error of the driver, with its kind and, where people can do something about it, what that is.
 pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
     let kind = kind(&source);
-    match number(&source).and_then(advice).or_else(|| refusal(&source)) {
+    let advice = number(&source).and_then(advice);
+    match advice.or_else(|| refusal(&source)).or_else(|| unencrypted(&source)) {
         Some(advice) => Error::caused(kind, format!("{doing}: {advice}"), source),
         None => Error::caused(kind, doing, source),
     }
@@ -22,6 +23,15 @@ pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
 fn refusal(error: &sqlx::Error) -> Option<&'static str> {
     let is_refused = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
     is_refused.then_some("nobody listens at the address; start the server, or mend host and port")
+}
+
+/// What to do when the server wants a password that only an encrypted connection may carry. The driver could also encrypt
+/// the password alone, with RSA, but the implementation that it has for that leaks by its timing.
+fn unencrypted(error: &sqlx::Error) -> Option<&'static str> {
+    let says = error.to_string();
+    says.contains("RSA auth backend disabled").then_some(
+        "the server takes this password over an encrypted connection only: remove ssl-mode=disabled from the address          (ssl-mode=preferred is the default), or let the user log in without a password",
+    )
 }
 
 /// Whether somebody else held the row.
@@ -103,6 +113,12 @@ mod tests {
         check(1644, ErrorKind::Invalid);
         check(1062, ErrorKind::Conflict);
         check(1114, ErrorKind::Failed);
+    }
+
+    #[test]
+    fn a_password_that_needs_encryption_says_so() {
+        let disabled = sqlx::Error::Configuration("RSA auth backend disabled; enable feature `mysql-rsa`".into());
+        assert!(db("connect", disabled).to_string().contains("ssl-mode"));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! are not, is argued in `sql/look.sql`, `sql/look_again.sql` and `sql/read.sql`.
 //!
 //! The server must run with `innodb_flush_log_at_trx_commit = 1` (the default), and if it writes a binary log, with
-//! `binlog_format` `row` or `mixed`; then the migrating user also needs `log_bin_trust_function_creators` for the
-//! triggers. One node takes the writes: with several (Galera, Group Replication) ids do not follow row locks.
+//! `binlog_format` `row` or `mixed`; then the triggers need `log_bin_trust_function_creators = 1`, or a migrating user with
+//! `SUPER`. One node takes the writes: with several (Galera, Group Replication) ids do not follow row locks.
 
 mod append;
+mod connect;
 mod error;
 mod inspect;
 mod migration;
@@ -20,15 +21,13 @@ mod step;
 
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Error, ErrorKind, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
 };
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -37,12 +36,9 @@ pub use migration::MIGRATIONS;
 
 use crate::sequence::Sequencer;
 
-/// How long a pooled connection may have rested before it is tried out when it is taken again. Below that a server
-/// that went away costs one error, and a pulse costs one round trip.
-const REST_MAX: Duration = Duration::from_secs(1);
-
-/// How long a call waits for a connection before it says that the database is away.
-const ACQUIRE_MAX: Duration = Duration::from_secs(10);
+const CONNECTIONS_MAX: u32 = 16;
+/// Readers take turns in milliseconds; few of them serve many routes.
+const READERS_MAX: u32 = 4;
 
 /// The store on MySQL or MariaDB.
 #[derive(Debug)]
@@ -50,6 +46,10 @@ pub struct Mysql {
     pool: MySqlPool,
     /// Connections of the platform's own: their sessions have limits that would end an application's transactions.
     db: DatabaseConnection,
+    /// For reading and pulses.
+    reader: MySqlPool,
+    /// For retention: a BEGIN that was given up may leave its connection inside a transaction, which no reader must meet.
+    retention: MySqlPool,
     /// The last number of the log that is known to be on disk.
     durable: AtomicI64,
     /// How many rows of the size last seen make a page.
@@ -65,35 +65,22 @@ impl Mysql {
     pub async fn connect(url: &str) -> Result<Self> {
         let options =
             MySqlConnectOptions::from_str(url).map_err(|source| error::db("read the address of MySQL", source))?;
-        knock(&options).await?;
-        let pool = MySqlPoolOptions::new()
-            .max_connections(16)
-            .acquire_timeout(ACQUIRE_MAX)
-            .test_before_acquire(false)
-            .before_acquire(|connection, rest| {
-                Box::pin(async move {
-                    if rest.idle_for > REST_MAX {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
+        connect::knock(&options).await?;
+        let pool = connect::pool(CONNECTIONS_MAX)
             .connect_with(options)
             .await
             .map_err(|source| error::db("connect to MySQL", source))?;
         Ok(Self::from_pool(pool))
     }
 
-    /// Works on a pool that is already there, and opens connections of its own with the pool's options: at most as many again,
-    /// and one for the sequencer.
+    /// Works on a pool that is already there, and opens connections of its own with the pool's connect options; hooks of the
+    /// pool (`after_connect` and the like) do not run on them.
     pub fn from_pool(pool: MySqlPool) -> Self {
-        let own = pool
-            .options()
-            .clone()
-            .min_connections(0)
-            .connect_lazy_with((*pool.connect_options()).clone());
+        let own = |connections_max| connect::beside(&pool, connections_max);
         Self {
-            db: SqlxMySqlConnector::from_sqlx_mysql_pool(own),
+            db: SqlxMySqlConnector::from_sqlx_mysql_pool(own(CONNECTIONS_MAX)),
+            reader: own(READERS_MAX),
+            retention: own(1),
             pool,
             durable: AtomicI64::new(0),
             page_rows: AtomicUsize::new(usize::MAX),
@@ -124,6 +111,10 @@ impl Outbox for Mysql {
         &self.db
     }
 
+    fn pool(&self, connections_max: u32) -> DatabaseConnection {
+        SqlxMySqlConnector::from_sqlx_mysql_pool(connect::beside(&self.pool, connections_max))
+    }
+
     fn migrations(&self) -> &'static [Migration] {
         MIGRATIONS
     }
@@ -141,7 +132,7 @@ impl Outbox for Mysql {
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64> {
-        self.remove(prune).await // not cut off: its BEGIN would leave a transaction open
+        self.remove(prune).await
     }
 }
 
@@ -154,21 +145,12 @@ impl Inspect for Mysql {
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
         answered(self.list_open()).await
     }
-}
 
-/// Whether somebody is there. A pool asks again and again until its time is over, and then says that its time is over. What
-/// passes, such as a server that has too many connections, it may go on waiting for.
-async fn knock(options: &MySqlConnectOptions) -> Result<()> {
-    let waited = || format!("connect to MySQL: no answer within {} s", ACQUIRE_MAX.as_secs());
-    let answer = tokio::time::timeout(ACQUIRE_MAX, options.connect())
-        .await
-        .map_err(|late| Error::caused(ErrorKind::Unavailable, waited(), late))?;
-    match answer {
-        Err(source @ sqlx::Error::Io(_)) => Err(error::db("connect to MySQL", source)),
-        Ok(connection) => connection
-            .close()
-            .await
-            .map_err(|source| error::db("connect to MySQL", source)),
-        Err(_) => Ok(()),
+    async fn not_yet_readable(&self, limit: usize) -> Result<Vec<Entry>> {
+        answered(self.list_unnumbered(limit)).await
+    }
+
+    async fn hidden(&self) -> Result<Option<Hidden>> {
+        answered(self.list_hidden()).await
     }
 }

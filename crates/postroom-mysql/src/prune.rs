@@ -1,5 +1,7 @@
 //! Retention: removing (and archiving) the oldest entries that nobody needs any more.
 
+use std::time::Duration;
+
 use postroom::{Prune, Result};
 use sqlx::mysql::MySql;
 use sqlx::{Connection, Transaction};
@@ -7,15 +9,19 @@ use sqlx::{Connection, Transaction};
 use crate::Mysql;
 use crate::error::db;
 
+/// Longer than the removal of one batch may take; a database that never answers is given up then.
+const PRUNE_MAX: Duration = Duration::from_secs(120);
+
 impl Mysql {
     pub(crate) async fn remove(&self, prune: &Prune) -> Result<u64> {
-        self.try_remove(prune)
+        tokio::time::timeout(PRUNE_MAX, self.try_remove(prune))
             .await
+            .unwrap_or_else(|_late| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
             .map_err(|source| db("remove delivered entries", source))
     }
 
     async fn try_remove(&self, prune: &Prune) -> Result<u64, sqlx::Error> {
-        let mut conn = self.pool.acquire().await?;
+        let mut conn = self.retention.acquire().await?;
         sqlx::query(include_str!("../sql/prune_isolation.sql"))
             .execute(&mut *conn)
             .await?;

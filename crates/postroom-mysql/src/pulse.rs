@@ -62,7 +62,7 @@ impl Probe {
 
 impl Mysql {
     pub(crate) async fn beat(&self) -> Result<Pulse> {
-        let probe = Probe::ask(&self.pool).await?;
+        let probe = Probe::ask(&self.reader).await?;
         if probe.next_seq < self.durable() {
             // Another copy of the log answers now: a standby that knew less, or one that was restored.
             self.durable.store(probe.durable_seq, Ordering::Release);

@@ -1,6 +1,7 @@
 //! Reading the log by its gapless number.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, stored};
@@ -11,6 +12,11 @@ use uuid::Uuid;
 
 use crate::Mysql;
 use crate::error::db;
+
+/// Between two looks whether numbers are known to be on disk.
+const CONFIRM_LOOK: Duration = Duration::from_millis(20);
+/// By then a sequencer that died or stands still has lost its session, and another one has confirmed its numbers.
+const CONFIRM_MAX: Duration = Duration::from_secs(8);
 
 impl Mysql {
     pub(crate) async fn page(&self, after: Position, limit: usize) -> Result<Page> {
@@ -30,9 +36,16 @@ impl Mysql {
     }
 
     pub(crate) async fn end(&self) -> Result<Position> {
-        let (_, durable_seq) = self.ask_head().await?;
+        let (given, durable_seq) = self.ask_head().await?;
+        let (begun, mut end) = (Instant::now(), self.learn(durable_seq));
+        // The sequencer may have published already what it knows to be on disk; others learn that with its next pulse.
+        while end < given && begun.elapsed() < CONFIRM_MAX {
+            tokio::time::sleep(CONFIRM_LOOK).await;
+            let (_, durable_seq) = self.ask_head().await?;
+            end = self.learn(durable_seq);
+        }
         Ok(Position {
-            id: self.learn(durable_seq),
+            id: end,
             ..Position::START
         })
     }
@@ -41,7 +54,7 @@ impl Mysql {
     async fn entries(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
         let limit = limit.min(self.page_rows.load(Ordering::Relaxed)).max(1);
         let mut conn = self
-            .pool
+            .reader
             .acquire()
             .await
             .map_err(|source| db("read the outbox", source))?;
@@ -95,7 +108,7 @@ impl Mysql {
     /// The last number given, and the last that is known to every process to be on disk.
     async fn ask_head(&self) -> Result<(i64, i64)> {
         sqlx::query_as(include_str!("../sql/head.sql"))
-            .fetch_one(&self.pool)
+            .fetch_one(&self.reader)
             .await
             .map_err(|source| db("read the head of the outbox", source))
     }
@@ -109,7 +122,7 @@ fn rows_for(mean_bytes: usize) -> usize {
         .max(1)
 }
 
-fn read_entry(row: &MySqlRow) -> Result<Entry> {
+pub(crate) fn read_entry(row: &MySqlRow) -> Result<Entry> {
     let id = row.try_get("id").map_err(broken)?;
     let event_id: String = row.try_get("event_id").map_err(broken)?;
     let occurred_at: PrimitiveDateTime = row.try_get("occurred_at").map_err(broken)?;
@@ -149,7 +162,8 @@ mod tests {
     fn large_rows_make_short_pages() {
         let check = |mean, expected| assert_eq!(rows_for(mean), expected, "{mean}");
         check(0, usize::MAX);
-        check(1_000_000, 6);
+        check(1_000_000, 1);
+        check(100_000, 15);
         check(100_000_000, 1);
     }
 }

@@ -15,7 +15,10 @@ with slowest as materialized (
         t.hi,
         t.floor
     from postroom.outbox_tick t
-    where t.n = (select min(split_part(position, ':', 1)::bigint) from postroom.outbox_cursor)
+    where t.n = (
+        select min(least(split_part(position, ':', 1)::bigint, split_part(handled_to, ':', 1)::bigint))
+        from postroom.outbox_cursor
+    )
 ),
 oldest as materialized (
     select

@@ -15,7 +15,10 @@ where n in (
     ) oldest
     where n < (select max(n) from postroom.outbox_tick)
         and n < coalesce(
-            (select min(split_part(position, ':', 1)::bigint) from postroom.outbox_cursor),
+            (
+                select min(least(split_part(position, ':', 1)::bigint, split_part(handled_to, ':', 1)::bigint))
+                from postroom.outbox_cursor
+            ),
             9223372036854775807
         )
         and at < clock_timestamp() - interval '1 hour'

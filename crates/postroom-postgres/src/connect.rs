@@ -21,6 +21,10 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 /// A connection that was used this recently is not asked whether it is still there: that would be a round trip each
 /// time.
 const FRESH_MAX: Duration = Duration::from_secs(2);
+/// How long a connection that is taken from the pool may take to answer.
+const TAKE_MAX: Duration = Duration::from_secs(2);
+/// And one that is given back.
+const RETURN_MAX: Duration = Duration::from_secs(5);
 
 /// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a
 /// whole window for each page. The plans do not depend on the parameters, so they are made once.
@@ -29,8 +33,10 @@ const SETTINGS: [(&str, &str); 5] = [
     ("enable_seqscan", "off"),
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
-    ("default_transaction_isolation", "read committed"),
+    ISOLATION,
 ];
+/// Whatever the database's default is.
+const ISOLATION: (&str, &str) = ("default_transaction_isolation", "read committed");
 
 const POOLER_BEGIN: &str = include_str!("../sql/pooler_begin.sql");
 const POOLER_BEGIN_READER: &str = include_str!("../sql/pooler_begin_reader.sql");
@@ -43,6 +49,7 @@ pub(crate) struct Pools {
     pub(crate) reader: PgPool,
     /// Each use of a connection is a transaction that must be ended.
     pub(crate) is_pooled: bool,
+    options: PgConnectOptions,
 }
 
 impl Pools {
@@ -56,32 +63,51 @@ impl Pools {
         let options =
             PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
         knock(&options).await?;
-        let (main, reader) = if is_pooled {
+        let (options, main) = if is_pooled {
             let options = options.statement_cache_capacity(0);
-            (
-                one_transaction_each(POOLER_BEGIN).connect_with(options.clone()).await,
-                one_transaction_each(POOLER_BEGIN_READER)
-                    .max_connections(READERS_MAX)
-                    .connect_lazy_with(quiet(options)),
-            )
+            let main = one_transaction_each(POOLER_BEGIN).max_connections(CONNECTIONS_MAX);
+            (options.clone(), main.connect_with(options).await)
         } else {
-            (pool().connect_with(options.clone()).await, reader(options))
+            let main = pool().max_connections(CONNECTIONS_MAX);
+            (options.clone(), main.connect_with(options.options([ISOLATION])).await)
         };
         let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
-        Ok(Self {
-            main,
-            reader,
-            is_pooled,
-        })
+        Ok(Self::of(main, options, is_pooled))
     }
 
     pub(crate) fn beside(main: PgPool) -> Self {
-        let reader = reader(main.connect_options().as_ref().clone());
+        let options = main.connect_options().as_ref().clone();
+        Self::of(main, options, false)
+    }
+
+    fn of(main: PgPool, options: PgConnectOptions, is_pooled: bool) -> Self {
+        let reader = if is_pooled {
+            one_transaction_each(POOLER_BEGIN_READER)
+        } else {
+            pool()
+        };
+        let of_reader = quiet(options.clone());
+        let of_reader = if is_pooled {
+            of_reader
+        } else {
+            of_reader.options(SETTINGS)
+        };
         Self {
             main,
-            reader,
-            is_pooled: false,
+            reader: reader.max_connections(READERS_MAX).connect_lazy_with(of_reader),
+            is_pooled,
+            options,
         }
+    }
+
+    /// Another pool to the same database, with no connection yet.
+    pub(crate) fn another(&self, connections_max: u32) -> PgPool {
+        let (pool, options) = if self.is_pooled {
+            (one_transaction_each(POOLER_BEGIN), self.options.clone())
+        } else {
+            (pool(), self.options.clone().options([ISOLATION]))
+        };
+        pool.max_connections(connections_max).connect_lazy_with(options)
     }
 }
 
@@ -102,29 +128,27 @@ async fn knock(options: &PgConnectOptions) -> Result<()> {
     }
 }
 
-fn reader(options: PgConnectOptions) -> PgPool {
-    pool()
-        .max_connections(READERS_MAX)
-        .connect_lazy_with(quiet(options).options(SETTINGS))
-}
-
 /// A log line for each of many pulses a second helps nobody.
 fn quiet(options: PgConnectOptions) -> PgConnectOptions {
     options.disable_statement_logging()
 }
 
+/// The driver gives a connection back by a ping without a deadline, and the pool counts it as in use until that is answered. A
+/// statement that was given up may wait for a lock for hours, and a dead network never answers: so the first ping is ours.
 fn pool() -> PgPoolOptions {
     PgPoolOptions::new()
-        .max_connections(CONNECTIONS_MAX)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
             Box::pin(async move {
                 if meta.idle_for > FRESH_MAX {
-                    connection.ping().await?;
+                    within(TAKE_MAX, connection.ping()).await?;
                 }
                 Ok(true)
             })
+        })
+        .after_release(|connection, _| {
+            Box::pin(async move { within(RETURN_MAX, connection.ping()).await.map(|()| true) })
         })
 }
 
@@ -133,12 +157,21 @@ fn pool() -> PgPoolOptions {
 /// committed uses a transaction.
 fn one_transaction_each(begin: &'static str) -> PgPoolOptions {
     PgPoolOptions::new()
-        .max_connections(CONNECTIONS_MAX)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
         .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
-        .before_acquire(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(|_| true) }))
-        .after_release(|connection, _| Box::pin(async move { end(connection).await.map(|()| true) }))
+        .before_acquire(move |connection, _| {
+            Box::pin(async move { within(TAKE_MAX, connection.execute(begin)).await.map(|_| true) })
+        })
+        .after_release(|connection, _| {
+            Box::pin(async move { within(RETURN_MAX, end(connection)).await.map(|()| true) })
+        })
+}
+
+/// Work on a connection with a deadline. The pool closes a connection that misses it.
+async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+    tokio::time::timeout(limit, work).await.unwrap_or_else(late)
 }
 
 /// Commits what `begin` began, unless its user has; what has failed is rolled back.

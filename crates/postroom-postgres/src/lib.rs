@@ -18,7 +18,9 @@ mod rebase;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
-use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered};
+use postroom::{
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
+};
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::pool::PoolConnection;
 use sqlx::{Executor, PgPool};
@@ -49,7 +51,8 @@ impl Postgres {
         Ok(Self::over(Pools::connect(url).await?))
     }
 
-    /// The store over a pool that is already there, straight to the server. Readers get a few connections of their own.
+    /// The store over a pool that is already there, straight to the server. A relay and its readers open connections of their
+    /// own with the pool's connect options; hooks of the pool (`after_connect` and the like) do not run on them.
     pub fn from_pool(pool: PgPool) -> Self {
         Self::over(Pools::beside(pool))
     }
@@ -108,6 +111,10 @@ impl Outbox for Postgres {
         &self.db
     }
 
+    fn pool(&self, connections_max: u32) -> DatabaseConnection {
+        SqlxPostgresConnector::from_sqlx_postgres_pool(self.pools.another(connections_max))
+    }
+
     fn migrations(&self) -> &'static [Migration] {
         MIGRATIONS
     }
@@ -137,5 +144,13 @@ impl Inspect for Postgres {
 
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
         answered(inspect::open_transactions(self)).await
+    }
+
+    async fn not_yet_readable(&self, limit: usize) -> Result<Vec<Entry>> {
+        answered(inspect::not_yet_readable(self, limit)).await
+    }
+
+    async fn hidden(&self) -> Result<Option<Hidden>> {
+        answered(inspect::hidden(self)).await
     }
 }

@@ -46,4 +46,16 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0007_down.up.sql"),
         down: include_str!("../migrations/0007_down.down.sql"),
     },
+    Migration {
+        number: 8,
+        name: "route_change",
+        up: include_str!("../migrations/0008_route_change.up.sql"),
+        down: include_str!("../migrations/0008_route_change.down.sql"),
+    },
+    Migration {
+        number: 9,
+        name: "feed",
+        up: include_str!("../migrations/0009_feed.up.sql"),
+        down: include_str!("../migrations/0009_feed.down.sql"),
+    },
 ];

@@ -209,7 +209,7 @@ async fn take(connection: &mut PgConnection, window: Window, asked: usize) -> Re
     Ok((entries, false))
 }
 
-fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
+pub(crate) fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
     Ok(Entry {
         id: row.try_get(0)?,
         event: Event {
@@ -246,7 +246,8 @@ impl PageRows {
         if is_cut {
             self.0.store(got + got / 4 + 1, Ordering::Relaxed);
         } else if got == asked {
-            self.0.store(asked.saturating_mul(2), Ordering::Relaxed);
+            // Never less than is known: a caller may have asked for fewer.
+            self.0.fetch_max(asked.saturating_mul(2), Ordering::Relaxed);
         }
     }
 }

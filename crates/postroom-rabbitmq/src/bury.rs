@@ -17,7 +17,7 @@ pub(crate) async fn bury(outlet: &Outlet, names: &Names, letter: &Letter) -> Res
     let queue = names.dead(&letter.origin.topic, &letter.group);
     let parcel = parcel(letter, &queue)?;
     let channel = outlet.channel().await?;
-    declare_queue(&channel, &short(&*queue)?, false).await?;
+    declare_queue(&channel, &short(&*queue)?, &[]).await?;
     let answer = outlet.send(&[parcel]).await.into_iter().next();
     let doing = format!("bury a dead letter in the queue {queue}");
     match answer {

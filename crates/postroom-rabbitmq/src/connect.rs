@@ -53,6 +53,12 @@ impl Link {
         }
     }
 
+    /// Which broker it leads to, without the password.
+    pub(crate) fn broker(&self) -> String {
+        let at = &self.uri.authority;
+        format!("rabbitmq {}:{}/{}", at.host, at.port, self.uri.vhost)
+    }
+
     /// A new channel, on a new connection if there is none.
     pub(crate) async fn channel(&self) -> Result<Channel> {
         let connection = self.connection().await?;

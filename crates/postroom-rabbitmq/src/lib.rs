@@ -11,7 +11,9 @@
 //! A single node (seen with 3.10) that is killed within a second after a queue was made does not find the queue again, nor what
 //! it had confirmed into it: forget the group then, and join anew.
 //!
-//! RabbitMQ 4 gives up messages that came again twenty times: switch that off with a policy (`delivery-limit: -1`).
+//! RabbitMQ 4 removes a message that came back twenty times, unless its queue has another limit. New queues have the largest
+//! there is. Queues of older versions keep their arguments: set a policy once (`rabbitmqctl set_policy postroom '^{topic}:'
+//! '{"delivery-limit":2147483647}' --apply-to queues`); the log names the queues.
 
 mod bury;
 mod confirm;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapin::uri::{AMQPScheme, AMQPUri};
-use postroom::{Broker, Destination, Error, Letter, Mode, Result, Start, Subscription, Tls, Topic};
+use postroom::{Broker, Destination, Error, Letter, Mode, Result, Risk, Start, Subscription, Tls, Topic};
 
 use crate::connect::Link;
 use crate::outlet::Outlet;
@@ -127,6 +129,10 @@ impl RabbitMq {
 
 #[async_trait]
 impl Broker for RabbitMq {
+    fn name(&self) -> String {
+        self.inlet.broker()
+    }
+
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         Arc::new(Publisher {
             outlet: Arc::clone(&self.outlet),
@@ -146,8 +152,7 @@ impl Broker for RabbitMq {
         for topic in topics {
             sources.extend(self.group(group, topic).join(&self.inlet).await?);
         }
-        let member = Member::open(Arc::clone(&self.inlet), sources).await?;
-        Ok(Box::new(member))
+        Ok(Box::new(Member::new(Arc::clone(&self.inlet), sources)))
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
@@ -156,5 +161,14 @@ impl Broker for RabbitMq {
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
         Ok(self.lag(group, topics).await?.values().sum())
+    }
+
+    async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
+        self.inlet.channel().await?;
+        let mut risks = Vec::new();
+        for topic in topics {
+            risks.extend(self.group(group, topic).risks(&self.inlet).await?);
+        }
+        Ok(risks)
     }
 }

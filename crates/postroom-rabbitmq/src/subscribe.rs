@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use lapin::message::Delivery;
 use postroom::{Error, ErrorKind, Mark, Message, Result, Subscription};
 
@@ -21,8 +23,11 @@ const TAG_BITS: u32 = 48;
 pub(crate) struct Member {
     link: Arc<Link>,
     sources: Vec<Source>,
-    /// None after giving back, until more is asked for: a member that stops must not get it all again.
+    /// None until something is asked for, and after giving back: a member that takes nothing has nothing to give back, and
+    /// RabbitMQ counts what comes back.
     session: Option<Session>,
+    /// Goes on where it was when the future that waited for it is dropped.
+    opening: Option<BoxFuture<'static, Result<Session>>>,
     /// How many sessions there were.
     number: u16,
     /// Received and not handed out, by tag: the order of each queue.
@@ -30,22 +35,21 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) async fn open(link: Arc<Link>, sources: Vec<Source>) -> Result<Self> {
-        let session = Session::open(&link, &sources).await?;
-        Ok(Self {
+    pub(crate) fn new(link: Arc<Link>, sources: Vec<Source>) -> Self {
+        Self {
             link,
             sources,
-            session: Some(session),
-            number: 1,
+            session: None,
+            opening: None,
+            number: 0,
             ready: BTreeMap::new(),
-        })
+        }
     }
 
     /// Waits until something is ready.
     async fn receive(&mut self) -> Result<()> {
         if self.session.is_none() {
-            self.session = Some(Session::open(&self.link, &self.sources).await?);
-            self.number = self.number.wrapping_add(1);
+            self.open().await?;
         }
         let Some(session) = &mut self.session else {
             return Err(gone());
@@ -60,6 +64,19 @@ impl Member {
         for (at, delivery) in arrived {
             self.keep(at, delivery);
         }
+        Ok(())
+    }
+
+    async fn open(&mut self) -> Result<()> {
+        let (link, sources) = (&self.link, &self.sources);
+        let opening = self.opening.get_or_insert_with(|| {
+            let (link, sources) = (Arc::clone(link), sources.clone());
+            async move { Session::open(&link, &sources).await }.boxed()
+        });
+        let opened = opening.await;
+        self.opening = None;
+        self.session = Some(opened?);
+        self.number = self.number.wrapping_add(1);
         Ok(())
     }
 

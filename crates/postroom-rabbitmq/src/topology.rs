@@ -4,7 +4,7 @@ use futures::future::try_join_all;
 use lapin::options::{QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::{Channel, Queue};
-use postroom::{Error, ErrorKind, Key, Result};
+use postroom::{Error, ErrorKind, Key, Result, Risk};
 
 use crate::connect::Link;
 use crate::fault::step;
@@ -13,6 +13,11 @@ use crate::parcel::short;
 
 /// Routing keys there are. Never changes: it decides which queue a key is in.
 pub(crate) const SLOTS: u16 = 64;
+/// How often a queue hands out a message before RabbitMQ removes it: as often as can be said. Without it RabbitMQ 4 removes a
+/// message that came back twenty times, and says nothing. (-1 means without limit there, and none at all on RabbitMQ 3.)
+const DELIVERY_LIMIT: i32 = i32::MAX;
+/// The argument that says so.
+const DELIVERY_LIMIT_ARGUMENT: &str = "x-delivery-limit";
 /// Every routing key there is, and those of programs that know nothing of slots.
 const EVERYTHING: &str = "#";
 
@@ -101,15 +106,18 @@ impl Group<'_> {
     /// Makes what does not exist yet: the exchange, the queues, and which slots each has.
     pub(crate) async fn join(&self, link: &Link) -> Result<Vec<Source>> {
         self.check_partitions(link).await?;
-        let channel = link.channel().await?;
+        let mut channel = link.channel().await?;
         let exchange = short(self.topic)?;
         declare_exchange(&channel, &exchange).await?;
-        declare_queue(&channel, &self.dead()?, false).await?;
+        declare_queue(&channel, &self.dead()?, &[]).await?;
         let mut sources = Vec::new();
         // The first one last: where it is, the others are too.
         for number in (0..self.partitions).rev() {
             let queue = self.queue(number)?;
-            declare_queue(&channel, &queue, true).await?;
+            if !self.declare(&channel, &queue).await? {
+                channel = link.channel().await?; // a refusal closes the channel
+                self.declare_as_before(&channel, &queue).await?;
+            }
             let bind = |slot| bind(&channel, &queue, &exchange, slot);
             try_join_all(self.binding_keys(number).into_iter().map(bind)).await?;
             sources.push(Source {
@@ -118,6 +126,54 @@ impl Group<'_> {
             });
         }
         Ok(sources)
+    }
+
+    /// Makes a queue that feeds one consumer at a time and gives no message up; `false` if there is one without such a limit.
+    async fn declare(&self, channel: &Channel, queue: &ShortString) -> Result<bool> {
+        let limit = (DELIVERY_LIMIT_ARGUMENT, AMQPValue::LongInt(DELIVERY_LIMIT));
+        match declare_queue(channel, queue, &[single(), limit]).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Conflict && error.report().contains(DELIVERY_LIMIT_ARGUMENT) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a queue as older versions made it. RabbitMQ changes no arguments of a queue; a policy can set the limit.
+    async fn declare_as_before(&self, channel: &Channel, queue: &ShortString) -> Result<()> {
+        declare_queue(channel, queue, &[single()]).await?;
+        let Risk { says, next } = self.without_limit(queue);
+        tracing::warn!(%queue, "{says}. {next}");
+        Ok(())
+    }
+
+    /// What can happen to a queue without a delivery limit of its own.
+    fn without_limit(&self, queue: &ShortString) -> Risk {
+        let policy = format!("{{\"delivery-limit\":{DELIVERY_LIMIT}}}");
+        Risk {
+            says: format!(
+                "the queue {queue} was made by an older version and has no delivery limit of its own: RabbitMQ 4 removes its \
+                 messages when they have come back 20 times, unless a policy says otherwise"
+            ),
+            next: format!(
+                "set a policy once: rabbitmqctl set_policy postroom-{} '^{queue}$' '{policy}' --apply-to queues",
+                self.name
+            ),
+        }
+    }
+
+    /// Which of its queues can lose messages. A queue that does not exist is not made.
+    pub(crate) async fn risks(&self, link: &Link) -> Result<Vec<Risk>> {
+        let mut risks = Vec::new();
+        for number in 0..self.partitions {
+            let queue = self.queue(number)?;
+            // To declare it as it should be changes nothing where it is so, and is refused where it is not.
+            if look(link, &queue).await?.is_some() && !self.declare(&link.channel().await?, &queue).await? {
+                risks.push(self.without_limit(&queue));
+            }
+        }
+        Ok(risks)
     }
 
     /// How many messages wait.
@@ -184,13 +240,18 @@ impl Group<'_> {
     }
 }
 
-/// Makes a durable queue with replicas, on which one consumer at a time is active if `is_single`.
-pub(crate) async fn declare_queue(channel: &Channel, queue: &ShortString, is_single: bool) -> Result<()> {
+/// One consumer at a time is active.
+fn single() -> (&'static str, AMQPValue) {
+    ("x-single-active-consumer", AMQPValue::Boolean(true))
+}
+
+/// Makes a durable queue with replicas, and with these arguments.
+pub(crate) async fn declare_queue(channel: &Channel, queue: &ShortString, others: &[(&str, AMQPValue)]) -> Result<()> {
     let mut arguments = FieldTable::default();
     let quorum = AMQPValue::LongString(LongString::from("quorum"));
     arguments.insert(short("x-queue-type")?, quorum);
-    if is_single {
-        arguments.insert(short("x-single-active-consumer")?, AMQPValue::Boolean(true));
+    for (name, value) in others {
+        arguments.insert(short(*name)?, value.clone());
     }
     let declaring = channel.queue_declare(queue.clone(), QueueDeclareOptions::durable(), arguments);
     let doing = || format!("declare the queue {queue} (one that exists may differ: let it drain and delete it)");

@@ -1,9 +1,10 @@
 //! The broker: topics, groups and dead letters on one server.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use postroom::{Broker, Destination, Letter, Mode, Result, Start, Subscription, Topic};
+use postroom::{Broker, Destination, Letter, Mode, Result, Risk, Start, Subscription, Topic};
 use redis::Client;
 use tokio_util::task::TaskTracker;
 
@@ -97,6 +98,16 @@ impl Redis {
 
 #[async_trait]
 impl Broker for Redis {
+    fn name(&self) -> String {
+        let at = self.0.client.get_connection_info();
+        format!(
+            "redis {}/{} {}",
+            at.addr(),
+            at.redis_settings().db(),
+            self.0.options.prefix
+        )
+    }
+
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         Arc::new(Publisher {
             core: Arc::clone(&self.0),
@@ -122,6 +133,40 @@ impl Broker for Redis {
         let lags = self.lag(group, topics).await?;
         Ok(lags.iter().map(|lag| lag.unread.unwrap_or(0) + lag.pending).sum())
     }
+
+    async fn risks(&self, _group: &str, _topics: &[String]) -> Result<Vec<Risk>> {
+        self.0
+            .link
+            .command::<redis::Value>("reach Redis", redis::cmd("PING"))
+            .await?;
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("appendonly").arg("maxmemory-policy");
+        // Many who offer Redis as a service do not let their users see its settings.
+        let settings = self.0.link.command("read the settings of Redis", ask).await;
+        Ok(settings.map_or_else(|_hidden| Vec::new(), |settings| risks_of(&settings)))
+    }
+}
+
+/// Settings of a Redis that can cost messages.
+fn risks_of(settings: &HashMap<String, String>) -> Vec<Risk> {
+    let setting = |name: &str| settings.get(name).map(String::as_str);
+    let mut risks = Vec::new();
+    if let Some(policy) = setting("maxmemory-policy").filter(|policy| *policy != "noeviction") {
+        risks.push(Risk {
+            says: format!(
+                "maxmemory-policy is {policy}: a Redis without free memory removes streams with their messages"
+            ),
+            next: "set maxmemory-policy to noeviction".to_owned(),
+        });
+    }
+    if setting("appendonly") == Some("no") {
+        risks.push(Risk {
+            says: "appendonly is no: a Redis that is restarted has lost the messages since its last snapshot"
+                .to_owned(),
+            next: "set appendonly to yes and appendfsync to always, or publish with replicas".to_owned(),
+        });
+    }
+    risks
 }
 
 impl Core {
@@ -163,5 +208,23 @@ impl Core {
             .arg(self.options.length_max.unwrap_or(0))
             .arg(TRIM_MAX);
         link.call("trim a topic in Redis", call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_can_cost_messages_are_named() {
+        let check = |policy: &str, appendonly: &str, expected: usize| {
+            let settings = [("maxmemory-policy", policy), ("appendonly", appendonly)];
+            let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            assert_eq!(risks_of(&settings).len(), expected, "{policy} {appendonly}");
+        };
+        check("noeviction", "yes", 0);
+        check("allkeys-lru", "yes", 1);
+        check("volatile-ttl", "no", 2);
+        assert!(risks_of(&HashMap::new()).is_empty(), "what is not shown is not judged");
     }
 }

@@ -27,25 +27,46 @@ const READER_CACHE_KIB: &str = "-2048";
 pub(crate) async fn pools(path_or_url: &str) -> Result<(SqlitePool, SqlitePool)> {
     let (file, synchronous) = parse(path_or_url)?;
     create_folder(&file)?;
-    let shared = SqliteConnectOptions::new()
-        .filename(&file)
-        .busy_timeout(BUSY_TIMEOUT)
-        .foreign_keys(true)
-        .synchronous(synchronous)
-        .pragma("journal_size_limit", WAL_BYTES_KEPT)
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES);
-    let writer = shared
-        .clone()
+    let writer = shared(&file, synchronous)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .pragma("cache_size", WRITER_CACHE_KIB);
     let writer = connect_patiently(pool_options().max_connections(1), writer, &file).await?;
-    let reader = shared
-        .read_only(true)
-        .pragma("query_only", "on")
-        .pragma("cache_size", READER_CACHE_KIB);
+    let reader = reader(&file, synchronous);
     let readers = connect_patiently(pool_options().max_connections(READERS_MAX), reader, &file).await?;
     Ok((writer, readers))
+}
+
+/// Readers of a file that is there. In a folder that this user may not write to, SQLite cannot make the files beside the
+/// database that it needs to share it with a writer; if there are none, there is no writer either, and they are not needed.
+pub(crate) async fn readers_alone(path_or_url: &str) -> Result<SqlitePool> {
+    let (file, synchronous) = parse(path_or_url)?;
+    let pool = || pool_options().max_connections(READERS_MAX);
+    let shared = connect_patiently(pool(), reader(&file, synchronous), &file).await;
+    let log = PathBuf::from(format!("{}-wal", file.display()));
+    match shared {
+        Err(_) if file.exists() && !log.exists() => {
+            connect_patiently(pool(), reader(&file, synchronous).immutable(true), &file).await
+        }
+        other => other,
+    }
+}
+
+fn shared(file: &Path, synchronous: SqliteSynchronous) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(file)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .synchronous(synchronous)
+        .pragma("journal_size_limit", WAL_BYTES_KEPT)
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+}
+
+fn reader(file: &Path, synchronous: SqliteSynchronous) -> SqliteConnectOptions {
+    shared(file, synchronous)
+        .read_only(true)
+        .pragma("query_only", "on")
+        .pragma("cache_size", READER_CACHE_KIB)
 }
 
 /// What both pools have in common. A file does not go away like a server: connections live as long as the pool and are

@@ -46,6 +46,13 @@ impl Sqlite {
         Ok(Self::from_pools(writer, readers))
     }
 
+    /// Opens a file that is there for reading alone. Nothing of it changes, and a user who may only read it can do it.
+    /// Writing through this store fails.
+    pub async fn open_to_read(path_or_url: &str) -> Result<Self> {
+        let readers = connect::readers_alone(path_or_url).await?;
+        Ok(Self::from_pools(readers.clone(), readers))
+    }
+
     /// A store over pools of the application's own, on the same file in WAL mode.
     ///
     /// Make both with [`pool_options`]; `writer` should have exactly one connection (`max_connections(1)`) and a busy
@@ -76,6 +83,10 @@ impl Sqlite {
 impl Outbox for Sqlite {
     fn db(&self) -> &DatabaseConnection {
         &self.db
+    }
+
+    fn pool(&self, _connections_max: u32) -> DatabaseConnection {
+        self.db.clone() // one writer at a time
     }
 
     fn migrations(&self) -> &'static [Migration] {

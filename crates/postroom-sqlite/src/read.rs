@@ -1,4 +1,7 @@
 //! Reading the log. Why the order is right stands in `sql/read.sql`.
+//!
+//! A position is the number of the last entry taken, with a fingerprint of its event in `to`: a log that was numbered anew may
+//! have passed that number already, with another event. A position inside a page has no fingerprint (0).
 
 use futures::TryStreamExt;
 use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, clock, stored};
@@ -10,6 +13,14 @@ use crate::error;
 
 /// The next page. Rows are streamed, so that a page of large payloads is cut before they are all in memory.
 pub(crate) async fn read(readers: &SqlitePool, after: Position, limit: usize) -> Result<Page> {
+    if is_of_another_log(readers, after).await? {
+        tracing::warn!(%after, "the outbox was numbered anew; reading it again from the start");
+        return Ok(Page {
+            entries: Vec::new().into(),
+            window: Position::START,
+            next: Position::START,
+        });
+    }
     let mut rows = sqlx::query(include_str!("../sql/read.sql"))
         .bind(after.id)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -26,6 +37,7 @@ pub(crate) async fn read(readers: &SqlitePool, after: Position, limit: usize) ->
     drop(rows);
     let next = match entries.last() {
         Some(last) => Position {
+            to: fingerprint(last.event.id),
             id: last.id,
             ..Position::START
         },
@@ -43,7 +55,36 @@ pub(crate) async fn head(readers: &SqlitePool) -> Result<Position> {
         .fetch_one(readers)
         .await
         .map_err(error::while_doing("find the head of the outbox"))?;
-    Ok(Position { id, ..Position::START })
+    let to = event_at(readers, id).await?.map_or(0, fingerprint);
+    Ok(Position {
+        to,
+        id,
+        ..Position::START
+    })
+}
+
+/// Whether another event stands where the last one was taken. One that retention has removed tells nothing.
+async fn is_of_another_log(readers: &SqlitePool, after: Position) -> Result<bool> {
+    if after.to == 0 {
+        return Ok(false);
+    }
+    let event = event_at(readers, after.id).await?;
+    Ok(event.is_some_and(|event| fingerprint(event) != after.to))
+}
+
+async fn event_at(readers: &SqlitePool, id: i64) -> Result<Option<Uuid>> {
+    let event_id: Option<String> = sqlx::query_scalar(include_str!("../sql/at.sql"))
+        .bind(id)
+        .fetch_optional(readers)
+        .await
+        .map_err(error::while_doing("look at the last entry taken"))?;
+    Ok(event_id.and_then(|text| Uuid::parse_str(&text).ok()))
+}
+
+/// The random half of an event's id, never 0.
+fn fingerprint(event: Uuid) -> i64 {
+    let (_, low) = event.as_u64_pair();
+    (low & u64::MAX >> 1).cast_signed() | 1
 }
 
 /// A position ahead of every id ever drawn means that the numbering began anew: `sqlite_sequence` was emptied, or the

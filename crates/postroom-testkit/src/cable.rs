@@ -1,5 +1,5 @@
-//! A cable to a server, which can be cut: whoever is connected then hears nothing more and is not told so, as when a machine
-//! vanishes. Who connects anew reaches the server.
+//! A cable to a server, which can be cut: the connections of that moment carry nothing more and are not closed, as when a machine
+//! vanishes. New connections reach the server, unless the cable is silent.
 
 #![expect(clippy::panic, reason = "a test harness: a test without its cable has failed")]
 
@@ -15,8 +15,15 @@ use tokio::task::JoinSet;
 pub struct Cable {
     /// Where it begins.
     pub address: SocketAddr,
-    cuts: watch::Sender<u32>,
+    state: watch::Sender<State>,
     _end: JoinSet<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    cuts: u32,
+    /// New connections are accepted and carry nothing, now and later.
+    is_silent: bool,
 }
 
 impl Cable {
@@ -26,34 +33,52 @@ impl Cable {
         let listener = listening.unwrap_or_else(|error| panic!("lay a cable: {error}"));
         let address = listener.local_addr();
         let address = address.unwrap_or_else(|error| panic!("lay a cable: {error}"));
-        let cuts = watch::Sender::new(0);
+        let state = watch::Sender::new(State::default());
         let mut end = JoinSet::new();
-        end.spawn(forward(listener, server.to_owned(), cuts.clone()));
+        end.spawn(forward(listener, server.to_owned(), state.clone()));
         Self {
             address,
-            cuts,
+            state,
             _end: end,
         }
     }
 
-    /// Cuts off everybody who is connected.
+    /// Cuts off every connection.
     pub fn cut(&self) {
-        self.cuts.send_modify(|cuts| *cuts += 1);
+        self.state.send_modify(|state| state.cuts += 1);
+    }
+
+    /// Cuts off every connection, and those that are made before [`Cable::mend`].
+    pub fn silence(&self) {
+        self.state.send_modify(|state| {
+            state.cuts += 1;
+            state.is_silent = true;
+        });
+    }
+
+    /// New connections reach the server again.
+    pub fn mend(&self) {
+        self.state.send_modify(|state| state.is_silent = false);
     }
 }
 
-async fn forward(listener: TcpListener, server: String, cuts: watch::Sender<u32>) {
+async fn forward(listener: TcpListener, server: String, state: watch::Sender<State>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let (server, mut cut) = (server.clone(), cuts.subscribe());
+        let (server, mut state) = (server.clone(), state.subscribe());
         connections.spawn(async move {
+            let State { cuts, is_silent } = *state.borrow_and_update();
+            let mut client = client;
+            if is_silent {
+                return std::future::pending().await;
+            }
             let Ok(mut server) = TcpStream::connect(server).await else {
                 return;
             };
-            let mut client = client;
+            let is_cut = async { state.wait_for(|now| now.cuts != cuts).await.map(drop) };
             tokio::select! {
                 _ended = copy_bidirectional(&mut client, &mut server) => {}
-                _cut = cut.changed() => std::future::pending().await, // both ends stay open
+                _cut = is_cut => std::future::pending().await, // both ends stay open
             }
         });
     }

@@ -74,7 +74,7 @@ impl Gate {
     }
 
     /// Stands still until it is let go on.
-    async fn stand(&self) {
+    pub(crate) async fn stand(&self) {
         self.pass();
         must(self.opened.acquire().await).forget();
     }
@@ -131,6 +131,10 @@ impl Gated {
 
 #[async_trait]
 impl Broker for Gated {
+    fn name(&self) -> String {
+        self.broker.name()
+    }
+
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         Arc::new(Publisher {
             inner: self.broker.publisher(topic, mode),

@@ -50,6 +50,16 @@ impl History {
         self.count
     }
 
+    /// The keys that had effects, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.keys.keys()
+    }
+
+    /// The versions of a key, in order of arrival.
+    pub fn versions(&self, key: &str) -> &[u32] {
+        self.keys.get(key).map_or(&[], Vec::as_slice)
+    }
+
     /// Compares with what was committed.
     pub fn check(&self, truth: &Truth) -> Findings {
         let committed = |key: &str| truth.get(key).copied().unwrap_or(0);

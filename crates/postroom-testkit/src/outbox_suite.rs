@@ -33,8 +33,9 @@ pub use page::{
     head_is_behind_everything_readable, many_pages_follow_each_other_without_gap, positions_survive_a_new_store_object,
 };
 pub use pulse::{
-    a_scheduled_event_shows_in_the_pulse, a_signal_shows_in_the_pulse, the_backlog_counts_what_is_ahead,
-    the_pulse_grows_when_entries_become_readable,
+    a_scheduled_event_shows_in_the_pulse, a_signal_shows_in_the_pulse, the_backlog_counts_late_commits,
+    the_backlog_counts_what_is_ahead, the_pulse_grows_when_entries_become_readable,
+    what_is_committed_is_seen_without_a_pulse,
 };
 pub use random::randomized_writers_are_read_exactly;
 pub use retention::{
@@ -74,6 +75,8 @@ macro_rules! outbox_suite {
             a_scheduled_event_shows_in_the_pulse,
             a_signal_shows_in_the_pulse,
             the_backlog_counts_what_is_ahead,
+            the_backlog_counts_late_commits,
+            what_is_committed_is_seen_without_a_pulse,
             prune_keeps_what_a_cursor_needs,
             prune_keeps_what_is_young,
             prune_removes_no_more_than_its_batch,

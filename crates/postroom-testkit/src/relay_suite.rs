@@ -6,17 +6,23 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a clause asserts: what it meets in vain has failed"
+    clippy::print_stdout,
+    reason = "a clause asserts: what it meets in vain has failed, and what it measured is worth reading"
 )]
 
 mod fixture;
 
+pub mod blocked;
 pub mod deliver;
 pub mod errand;
 pub mod fail;
+pub mod fairness;
 pub mod lease;
+pub mod moving;
 pub mod operate;
+pub mod renumber;
 pub mod replay;
+pub mod unavailable;
 
 /// Makes every clause a test of one store: `relay_suite!(fresh::sqlite)`. Those about subscribers are the ones of
 /// [`feed_suite!`](crate::feed_suite!), here fed straight from the outbox.
@@ -44,6 +50,18 @@ macro_rules! relay_suite {
             dead_letters_follow_their_route_when_it_is_cut_anew
             what_waits_is_delivered_though_the_filter_has_changed
         );
+        $crate::relay_suite!($fresh; unavailable:
+            an_entry_that_is_always_unavailable_holds_only_its_key
+            an_entry_that_is_always_unavailable_waits_alone_without_order
+            an_unavailable_entry_at_the_head_of_the_log_lets_others_pass
+            a_strict_route_waits_for_an_unavailable_entry_until_it_is_too_old
+            an_outage_burns_no_attempts
+            attempts_of_an_unavailable_entry_survive_a_restart
+        );
+        $crate::relay_suite!($fresh; fairness:
+            a_big_retry_delays_no_new_event
+            pausing_other_routes_delays_no_event
+        );
         $crate::relay_suite!($fresh; errand:
             an_errand_holds_up_its_key_alone
             an_errand_that_is_cut_off_runs_again
@@ -54,9 +72,11 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due
             a_cancelled_event_is_never_released
+            a_relay_without_tables_names_the_way_out
             retention_removes_what_everybody_has
             a_daily_job_runs_at_its_hour_until_nothing_is_left
             the_inbox_forgets_after_its_time
+            the_inbox_remembers_what_may_be_read_again
             decided_dead_letters_go_after_their_time
             a_route_is_forgotten_when_nobody_works_it
             status_shows_routes_and_jobs
@@ -68,6 +88,7 @@ macro_rules! relay_suite {
             a_replay_goes_to_one_route_only
             a_replay_can_have_its_effect_again
             a_replay_keeps_to_its_rate
+            a_canceled_replay_takes_back_what_was_not_tried
             a_replay_finds_what_lies_far_apart
             a_replay_respects_the_filter
         );
@@ -79,6 +100,7 @@ macro_rules! relay_suite {
             the_number_of_shards_cannot_change
             two_routes_of_one_name_are_refused
             a_group_named_as_the_inbox_needs_it_is_refused
+            a_misspelt_pattern_is_refused
         );
     };
     ($fresh:path; $part:ident: $($clause:ident)+) => {
@@ -129,6 +151,21 @@ macro_rules! feed_suite {
         );
         $crate::relay_suite!($fresh; operate:
             a_paused_route_waits_until_it_is_resumed
+        );
+    };
+}
+
+/// Makes the clauses about subscribers that move between the outbox and a broker tests of that broker: `move_suite!(fed)`.
+#[macro_export]
+macro_rules! move_suite {
+    ($fresh:path) => {
+        $crate::relay_suite!($fresh; moving:
+            a_backlog_in_the_outbox_survives_the_move_to_a_broker
+            a_backlog_survives_a_publisher_that_begins_at_the_head
+            a_backlog_in_the_topic_survives_the_move_to_the_outbox
+            what_waits_behind_a_failure_keeps_its_order_in_a_move
+            a_type_that_the_broker_brings_from_now_on_is_not_missed
+            a_subscriber_that_is_switched_off_and_on_misses_nothing
         );
     };
 }

@@ -3,25 +3,30 @@
 //! `postroom verify` and the fault tests run the same: a [`Run`] on any database, relays as processes of their own that
 //! record effects in a table, and the history checker at the end.
 
+pub(crate) mod effects;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::table::{self, Table as PlatformTable, named};
+use postroom::table::{Table as PlatformTable, named};
 use postroom::{
-    BatchHandler, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Inspect, Mode, Outbox, Relay, Result,
-    Retry, Route, Start, Subscriber, To, Topic,
+    BatchHandler, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Idempotency, Inspect, Mode, Outbox,
+    Relay, Result, Retry, Route, Start, Subscriber, To, Topic,
 };
-use sea_orm::sea_query::{Alias, ColumnDef, Expr, ExprTrait, Order, Query, Table};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::failures::{Group, Journal};
 use crate::history::{Findings, History, Truth};
 use crate::twin::Twin;
 use crate::workload::{Change, Workload};
 
-const EFFECT: &str = "verify_effect";
+/// Under this name the run's one subscriber records effects.
+const WHO: &str = "natural";
 
 /// How long a dead relay keeps the next one waiting in a run.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -30,9 +35,6 @@ pub const LEASE: Duration = Duration::from_secs(2);
 const QUIET_MAX: Duration = Duration::from_secs(15);
 /// The same through a broker, which misses members that were killed only after a while.
 const QUIET_MAX_THROUGH: Duration = Duration::from_secs(60);
-
-/// Effects read in one statement.
-const PAGE: u64 = 20_000;
 
 /// Which reader the relay uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,59 +57,45 @@ pub struct Run {
     pub reader: Reader,
     /// The broker that feeds the subscriber, if it is not fed straight from the outbox.
     pub through: Option<Arc<dyn Broker>>,
+    /// The subscriber has no inbox, so that one effect is the fence's work alone, and keeps a journal in this folder.
+    pub natural: Option<PathBuf>,
 }
 
 impl Run {
     /// Makes the tables and the cursor, at what is there now.
     pub async fn prepare(&self, store: &dyn Inspect) -> Result<()> {
         self.workload.prepare(store.db()).await?;
-        let mut create = Table::create();
-        create
-            .table(Alias::new(EFFECT))
-            .if_not_exists()
-            .col(
-                ColumnDef::new(Alias::new("seq"))
-                    .big_integer()
-                    .not_null()
-                    .auto_increment()
-                    .primary_key(),
-            )
-            .col(ColumnDef::new(Alias::new("key")).string_len(100).not_null())
-            .col(ColumnDef::new(Alias::new("ver")).big_integer().not_null());
-        let tx = table::begin(store.db()).await?;
-        tx.execute(&create)
-            .await
-            .map_err(|source| Error::db("make the table of effects", source))?;
-        Ok(tx.commit().await?)
+        effects::create(store.db()).await
     }
 
     /// A relay whose only subscriber records effects; one process runs one.
-    pub fn relay(&self, store: Arc<dyn Inspect>) -> Relay {
+    pub fn relay(&self, store: Arc<dyn Inspect>) -> Result<Relay> {
         let outbox: Arc<dyn Outbox> = match self.reader {
             Reader::Own => store,
             Reader::NaiveId => Arc::new(Twin::NaiveId(store)),
             Reader::Xmin => Arc::new(Twin::Xmin(store)),
         };
+        let handler = RecordEffects {
+            prefix: self.workload.prefix.clone(),
+            journal: self.natural.as_deref().map(Journal::open).transpose()?,
+        };
         let subscriber = Subscriber {
             start: Start::Head,
             joins_at: Start::Beginning, // of the topic, which is this run's own
-            timeout: LEASE,             // also how long a paused relay's transaction can hold up the next one
-            ..Subscriber::in_batches(
-                self.group(),
-                Change::TYPE,
-                RecordEffects {
-                    prefix: self.workload.prefix.clone(),
-                },
-            )
+            idempotency: match self.natural {
+                None => Idempotency::Inbox,
+                Some(_) => Idempotency::Natural,
+            },
+            ..Subscriber::in_batches(self.group(), Change::TYPE, handler)
         };
         let relay = Relay::new(outbox).lease_ttl(LEASE);
-        match &self.through {
+        Ok(match &self.through {
             None => relay.subscriber(subscriber),
             Some(broker) => {
                 let fed = subscriber.fed_by(Arc::clone(broker), vec![self.topic()], Filter::all());
                 relay.route(self.publishing(broker)).route(fed)
             }
-        }
+        })
     }
 
     /// The route that publishes what the subscriber gets from the broker. A broker that refuses is asked again for as long as
@@ -134,18 +122,6 @@ impl Run {
 
     fn publisher(&self) -> String {
         format!("{}publish", self.group())
-    }
-
-    /// Connections for the writers. SQLite's queue for the store's one.
-    pub async fn writers(&self, url: &str, store: &dyn Inspect) -> Result<DatabaseConnection> {
-        if store.db().get_database_backend() == DbBackend::Sqlite {
-            return Ok(store.db().clone());
-        }
-        let mut options = ConnectOptions::new(url);
-        options.max_connections(self.workload.writers).sqlx_logging(false);
-        Database::connect(options)
-            .await
-            .map_err(|source| Error::db("connect the writers", source))
     }
 
     /// Waits until a relay has registered the subscriber: what is written from now on is for it.
@@ -203,46 +179,13 @@ impl Run {
 
     /// How many effects there are so far.
     pub async fn effects(&self, db: &DatabaseConnection) -> Result<u64> {
-        let mut select = Query::select();
-        select
-            .expr_as(Expr::cust("count(*)"), "effects")
-            .from(Alias::new(EFFECT))
-            .and_where(Expr::col(Alias::new("key")).like(format!("{}%", self.workload.prefix)));
-        let row = db
-            .query_one(&select)
-            .await
-            .map_err(|source| Error::db("count effects", source))?;
-        let effects: i64 = row.map_or(Ok(0), |row| row.try_get("", "effects"))?;
-        Ok(u64::try_from(effects).unwrap_or(0))
+        effects::count(db, &self.workload.prefix).await
     }
 
     /// All effects in the order they were recorded.
     async fn history(&self, db: &DatabaseConnection) -> Result<History> {
-        let (mut history, mut seq) = (History::default(), 0_i64);
-        loop {
-            let mut select = Query::select();
-            select
-                .columns(["seq", "key", "ver"].map(Alias::new))
-                .from(Alias::new(EFFECT))
-                .and_where(Expr::col(Alias::new("seq")).gt(seq))
-                .order_by(Alias::new("seq"), Order::Asc)
-                .limit(PAGE);
-            let rows = db
-                .query_all(&select)
-                .await
-                .map_err(|source| Error::db("read effects", source))?;
-            if rows.is_empty() {
-                return Ok(history);
-            }
-            for row in &rows {
-                let key: String = row.try_get("", "key")?;
-                seq = row.try_get("", "seq")?;
-                if key.starts_with(&self.workload.prefix) {
-                    let version: i64 = row.try_get("", "ver")?;
-                    history.record(&key, u32::try_from(version).unwrap_or(u32::MAX));
-                }
-            }
-        }
+        let mut histories = effects::histories(db, &self.workload.prefix).await?;
+        Ok(histories.remove(WHO).unwrap_or_default())
     }
 
     /// Forgets the routes and drops the tables of all runs. The relays must be gone.
@@ -250,18 +193,24 @@ impl Run {
         forget(store, &self.group()).await?;
         forget(store, &self.publisher()).await?;
         Workload::remove(store.db()).await?;
-        let mut drop = Table::drop();
-        drop.table(Alias::new(EFFECT)).if_exists();
-        store
-            .db()
-            .execute(&drop)
-            .await
-            .map_err(|source| Error::db("drop the table of effects", source))?;
-        Ok(())
+        effects::remove(store.db()).await
     }
 }
 
-async fn forget(store: &dyn Inspect, route: &str) -> Result<()> {
+/// Connections for so many writers. SQLite's queue for the store's one.
+pub async fn writers(url: &str, store: &dyn Inspect, count: u32) -> Result<DatabaseConnection> {
+    if store.db().get_database_backend() == DbBackend::Sqlite {
+        return Ok(store.db().clone());
+    }
+    let mut options = ConnectOptions::new(url);
+    options.max_connections(count).sqlx_logging(false);
+    Database::connect(options)
+        .await
+        .map_err(|source| Error::db("connect the writers", source))
+}
+
+/// Forgets a route as soon as no relay holds it.
+pub(crate) async fn forget(store: &dyn Inspect, route: &str) -> Result<()> {
     let begun = Instant::now();
     while let Err(error) = postroom::inspect::forget(store, route, "verify").await {
         match error.kind() {
@@ -278,28 +227,19 @@ async fn forget(store: &dyn Inspect, route: &str) -> Result<()> {
 #[derive(Debug)]
 struct RecordEffects {
     prefix: String,
+    journal: Option<Journal>,
 }
 
 #[async_trait]
 impl BatchHandler for RecordEffects {
     async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
-        let mut insert = Query::insert();
-        insert
-            .into_table(Alias::new(EFFECT))
-            .columns(["key", "ver"].map(Alias::new));
-        let mut is_empty = true;
+        let mut changes = Vec::with_capacity(events.len());
         for event in events {
-            let Some(change) = Change::of(event)?.filter(|change| change.key.starts_with(&self.prefix)) else {
-                continue;
-            };
-            insert.values_panic([change.key.into(), i64::from(change.ver).into()]);
-            is_empty = false;
+            changes.extend(Change::of(event)?.filter(|change| change.key.starts_with(&self.prefix)));
         }
-        if !is_empty {
-            tx.execute(&insert)
-                .await
-                .map_err(|source| Error::db("record effects", source))?;
+        if let (Some(journal), Some(last)) = (&self.journal, changes.last()) {
+            journal.works_on(Group::Natural, last);
         }
-        Ok(())
+        effects::record(tx, WHO, &changes).await
     }
 }

@@ -82,6 +82,16 @@ pub struct Tally {
     pub aborts: u64,
 }
 
+impl Tally {
+    /// Adds what others did.
+    pub fn add(&mut self, other: Self) {
+        self.commits += other.commits;
+        self.rollbacks += other.rollbacks;
+        self.savepoint_rollbacks += other.savepoint_rollbacks;
+        self.aborts += other.aborts;
+    }
+}
+
 impl Default for Workload {
     fn default() -> Self {
         Self {
@@ -148,10 +158,7 @@ impl Workload {
         let mut total = Tally::default();
         while let Some(ended) = writers.join_next().await {
             let tally = ended.map_err(|source| Error::caused(ErrorKind::Failed, "a writer panicked", source))??;
-            total.commits += tally.commits;
-            total.rollbacks += tally.rollbacks;
-            total.savepoint_rollbacks += tally.savepoint_rollbacks;
-            total.aborts += tally.aborts;
+            total.add(tally);
         }
         Ok(total)
     }
@@ -205,7 +212,28 @@ impl Workload {
         Ok(())
     }
 
-    fn key(&self, number: u32) -> String {
+    /// Adds an aggregate at version 1.
+    pub(crate) async fn add_key(&self, tx: &DatabaseTransaction, key: &str) -> Result<()> {
+        let mut insert = Query::insert();
+        insert
+            .into_table(Alias::new(AGGREGATE))
+            .columns(["key", "ver"].map(Alias::new))
+            .values_panic([key.into(), 1_i64.into()]);
+        tx.execute(&insert).await?;
+        Ok(())
+    }
+
+    /// Takes an aggregate away, as if it had never been.
+    pub(crate) async fn remove_key(&self, tx: &DatabaseTransaction, key: &str) -> Result<()> {
+        let mut delete = Query::delete();
+        delete
+            .from_table(Alias::new(AGGREGATE))
+            .and_where(Expr::col(Alias::new("key")).eq(key));
+        tx.execute(&delete).await?;
+        Ok(())
+    }
+
+    pub(crate) fn key(&self, number: u32) -> String {
         format!("{}-{number}", self.prefix)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::emit::append;
-use crate::envelope::FOREIGN_ID;
+use crate::envelope::{FOREIGN_ID, source_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
@@ -69,6 +69,30 @@ async fn try_accept(db: &DatabaseConnection, events: &[Event]) -> Result<Result<
     append(&tx, &fresh).await?;
     tx.commit().await?;
     Ok(Ok(fresh.len()))
+}
+
+/// Gives foreign events their own id back that are copies of events in this log: whoever passed them on has left out what tells
+/// so. Source and id make an event.
+pub(crate) async fn recognise(db: &DatabaseConnection, events: &mut [&mut Event]) -> Result<()> {
+    let id_of = |event: &Event| Uuid::parse_str(event.headers.get(FOREIGN_ID)?).ok();
+    let ids: Vec<Uuid> = events.iter().filter_map(|event| id_of(event)).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let tx = table::look(db).await?;
+    let ours = recorded(&tx, &ids).await?;
+    tx.commit().await?;
+    let is_ours = |event: &Event, id: Uuid| {
+        let same = |our: &&Event| our.id == id && source_of(our) == event.source && our.event_type == event.event_type;
+        ours.iter().find(same).is_some()
+    };
+    for event in events {
+        if let Some(id) = id_of(event).filter(|id| is_ours(event, *id)) {
+            event.id = id;
+            event.headers.remove(FOREIGN_ID);
+        }
+    }
+    Ok(())
 }
 
 /// Those of these events that are kept, as they came first.

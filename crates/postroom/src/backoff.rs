@@ -25,9 +25,14 @@ impl Backoff {
 
     /// Waits, less if `stop` comes first; the next wait is twice as long.
     pub(crate) async fn wait(&mut self, stop: &CancellationToken) {
+        stop.run_until_cancelled(tokio::time::sleep(self.next_wait())).await;
+    }
+
+    /// How long to wait now; the next wait is twice as long.
+    pub(crate) fn next_wait(&mut self) -> Duration {
         let spread = 0.5 + rand::random::<f64>() / 2.0;
-        stop.run_until_cancelled(tokio::time::sleep(self.next.mul_f64(spread)))
-            .await;
+        let wait = self.next.mul_f64(spread);
         self.next = (self.next * 2).min(MAX);
+        wait
     }
 }

@@ -23,6 +23,12 @@ use crate::topic::Topic;
 /// 3. Connections are made again by themselves; a call ends in time with an error while the broker is away.
 #[async_trait]
 pub trait Broker: fmt::Debug + Send + Sync {
+    /// Which broker this is, and where: the same after a restart, another for another server. Without passwords. When it
+    /// changes, its groups read the log once before they go on from the broker.
+    fn name(&self) -> String {
+        std::any::type_name::<Self>().to_owned()
+    }
+
     /// Where a route publishes: each entry to its topic, in order by aggregate id.
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination>;
 
@@ -36,6 +42,22 @@ pub trait Broker: fmt::Debug + Send + Sync {
     /// About how many messages wait for a group that has joined: those it has not been handed, and in some brokers those it has
     /// not acknowledged and marks of the broker's own. For people who watch; not to be asked often.
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64>;
+
+    /// Settings of the broker, or of what it keeps for a group, that can cost messages. Changes nothing. An error when the broker
+    /// cannot be reached.
+    async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
+        self.waiting(group, topics).await?;
+        Ok(Vec::new())
+    }
+}
+
+/// A setting that can cost messages.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Risk {
+    /// What is set, and what can happen.
+    pub says: String,
+    /// What to do.
+    pub next: String,
 }
 
 /// A member of a group.

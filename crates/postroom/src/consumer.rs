@@ -1,48 +1,57 @@
 //! A consumer: feeds a subscriber from a broker. What fails is kept in the store and retried from there by the route's line,
 //! in order by key, so that the topic moves on; what is handled, parked or given up is acknowledged after the commit.
 
+mod item;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sea_orm::DatabaseTransaction;
-use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::item::{Item, Plan, by_plan, marks, pair};
+use crate::accept;
 use crate::backoff::Backoff;
-use crate::broker::{Broker, Letter, Mark, Message, Origin, Subscription};
+use crate::bounded;
+use crate::broker::{Broker, Letter, Origin, Subscription};
 use crate::clock;
-use crate::cursor::{self, Shard};
+use crate::cursor::{self, Changes, Shard};
 use crate::dead;
 use crate::destination::Receipt;
 use crate::down::{self, Side};
 use crate::envelope::{Envelope, JSON};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Event, KEY_BYTES_MAX};
+use crate::event::Event;
+use crate::fed::{self, Feeding};
+use crate::inbox;
 use crate::judge::{Judge, Settlement};
 use crate::kept;
-use crate::outbox::{Entry, Outbox, Pulse, answered};
+use crate::line::PARKED_MAX;
+use crate::outbox::{Entry, Outbox, answered};
 use crate::parked::{self, Parked};
-use crate::pulse::Heart;
-use crate::route::{Filter, Lanes, Route, Source, Start, To};
-use crate::subscriber::Subscriber;
+use crate::relay::Parts;
+use crate::route::{BATCH_MAX, Lanes, Route, Source, Start, To};
+use crate::subscriber::{HandlerPool, Subscriber};
 use crate::table;
 use crate::vitals::{Counts, Vitals, Worker};
 
-/// A group with this many parked rows takes no more until some are gone.
-const PARKED_MAX: u64 = 10_000;
+/// About how many bytes of messages are taken at once.
+const TAKE_BYTES: usize = 4 << 20;
+/// How many messages are taken first, when their size is not known.
+const TAKE_FIRST: usize = 16;
 /// Between two looks while the group is paused, or stands behind a parked entry.
 const LOOK: Duration = Duration::from_millis(500);
+/// So long a member waits for the route to be fed by its broker before it leaves what it would get to others.
+const FED_SOON: Duration = Duration::from_secs(10);
 /// Numbers of entries that came through a broker begin here, so that they meet no number of the log.
 const NUMBERS: i64 = 1 << 52;
 /// The header that keeps where a parked message came from.
 const ORIGIN: &str = "postroomorigin";
 /// The type under which a message is kept that is no event.
 pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
-/// How much of an unreadable message is kept.
-const UNREADABLE_BYTES_MAX: usize = 100_000;
 
 /// What a consumer works with.
 #[derive(Debug)]
@@ -54,35 +63,43 @@ pub(crate) struct Consumer {
     /// Where the group begins if the broker knows no progress of it.
     start: Start,
     outbox: Arc<dyn Outbox>,
-    pulse: watch::Receiver<Pulse>,
+    changes: watch::Receiver<Changes>,
     vitals: Arc<Vitals>,
     joined: Joined,
-    /// The signal after which the group was last seen open.
+    handlers: HandlerPool,
+    feeding: Arc<Feeding>,
+    /// How many messages are taken at once: as many as fit into memory by the size of the last ones.
+    take: usize,
+    /// What the route stood at when the group was last seen open.
     open_since: Option<i64>,
+}
+
+/// What a consumer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// Paused, or too much is parked.
+    Shut,
+    /// The route still reads the log, or another process feeds it in another way.
+    NotFed,
 }
 
 /// The groups of a relay that have joined their broker once; who awaits them hears of it.
 pub(crate) type Joined = Arc<watch::Sender<HashSet<String>>>;
 
-/// A message as it is worked.
+/// How a try to settle messages ended.
 #[derive(Debug)]
-struct Item {
-    message: Message,
-    /// Numbered by its place among the messages taken together.
-    entry: Entry,
-    /// Why no handler gets it: it is no event, or its broker has given it up.
-    broken: Option<String>,
+enum Turn {
+    /// So many are settled.
+    Settled(usize),
+    /// Nothing is settled: these events were handled here and given up elsewhere. A dead letter is the operator's to decide on.
+    GivenUp(HashSet<Uuid>),
 }
 
 impl Consumer {
     /// The consumer of a route, if a broker feeds it.
-    pub(crate) fn of(
-        route: &Arc<Route>,
-        outbox: &Arc<dyn Outbox>,
-        heart: &Heart,
-        vitals: &Arc<Vitals>,
-        joined: &Joined,
-    ) -> Option<Self> {
+    pub(crate) fn of(route: &Arc<Route>, feeding: Option<&Arc<Feeding>>, parts: &Parts) -> Option<Self> {
+        let feeding = feeding?;
         let To::Subscriber(subscriber) = &route.to else {
             return None;
         };
@@ -98,10 +115,13 @@ impl Consumer {
             broker: Arc::clone(broker),
             topics: topics.clone(),
             start: *start,
-            outbox: Arc::clone(outbox),
-            pulse: heart.subscribe(),
-            vitals: Arc::clone(vitals),
-            joined: Arc::clone(joined),
+            outbox: Arc::clone(&parts.outbox),
+            changes: parts.heart.subscribe_changes(),
+            vitals: Arc::clone(&parts.vitals),
+            joined: Arc::clone(&parts.joined),
+            handlers: parts.handlers.clone(),
+            feeding: Arc::clone(feeding),
+            take: TAKE_FIRST,
             open_since: None,
         })
     }
@@ -158,6 +178,13 @@ impl Consumer {
 
     /// From joining the group to leaving it.
     async fn session(&mut self, stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
+        let is_known = self.joined.borrow().contains(&self.route.name);
+        if is_known && !self.until_fed(stop).await? {
+            return Ok(());
+        }
+        if answered(self.has_joined_before()).await? {
+            self.start = Start::Beginning; // what the broker has of it now came later
+        }
         let (broker, topics) = (Arc::clone(&self.broker), self.topics.clone());
         let joining = broker.subscribe(&self.subscriber.group, &topics, self.start);
         let Some(joined) = stop.run_until_cancelled(joining).await else {
@@ -169,30 +196,49 @@ impl Consumer {
         self.vitals.works(&self.name());
         self.vitals.moved(&self.name(), Counts::default());
         stop.run_until_cancelled(self.write_down(None)).await;
+        answered(self.note_joined()).await?;
         self.joined.send_modify(|groups| {
             groups.insert(self.route.name.clone());
         });
+        if !self.is_fed_soon(stop).await? {
+            return Ok(()); // other members get what this one would hold
+        }
         while self.is_open(stop).await? {
-            let Some(messages) = stop.run_until_cancelled(subscription.next(self.route.batch)).await else {
+            let Some(messages) = stop
+                .run_until_cancelled(subscription.next(self.take.min(self.route.batch)))
+                .await
+            else {
                 break;
             };
-            let items = messages?.into_iter().enumerate();
-            let items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
+            let messages = messages?;
+            let bytes = messages.iter().map(|message| message.body.len()).sum();
+            self.take = bounded::next_piece(self.take, messages.len(), bytes, TAKE_BYTES).min(BATCH_MAX);
+            let items = messages.into_iter().enumerate();
+            let mut items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
+            self.recognise(&mut items, stop, backoff).await?;
             self.work(&mut *subscription, &items, stop, backoff).await?;
         }
         Ok(())
     }
 
-    /// Waits while the group is paused or has too much parked; `false` when it is time to stop. Whoever pauses or parks raises
-    /// the signal, so that only then there is something to ask.
-    async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
+    async fn has_joined_before(&self) -> Result<bool> {
+        let tx = table::look(self.outbox.db()).await?;
+        let fed = fed::read(&tx, &self.shard()).await?;
+        tx.commit().await?;
+        Ok(fed.by.as_ref() == Some(&self.feeding.mark))
+    }
+
+    async fn note_joined(&self) -> Result<()> {
+        let tx = table::begin_own(self.outbox.db()).await?;
+        fed::joined(&tx, &self.shard(), &self.feeding.mark).await?;
+        let committed = tx.commit().await;
+        committed.map_err(|source| Error::db("commit that a group has joined", source))
+    }
+
+    /// Waits until the broker feeds the route; `false` when it is time to stop.
+    async fn until_fed(&mut self, stop: &CancellationToken) -> Result<bool> {
         while !stop.is_cancelled() {
-            let signal = Some(self.pulse.borrow().signal);
-            if signal == self.open_since {
-                return Ok(true);
-            }
-            if answered(self.has_room()).await? {
-                self.open_since = signal;
+            if answered(self.gate()).await? != Gate::NotFed {
                 return Ok(true);
             }
             self.look_again(stop).await;
@@ -200,21 +246,67 @@ impl Consumer {
         Ok(false)
     }
 
-    /// Whether the group is not paused, and has not too much parked.
-    async fn has_room(&self) -> Result<bool> {
+    /// The same, for as long as a member may keep its share from others.
+    async fn is_fed_soon(&mut self, stop: &CancellationToken) -> Result<bool> {
+        let soon = tokio::time::timeout(FED_SOON, self.until_fed(stop)).await;
+        soon.unwrap_or(Ok(false))
+    }
+
+    /// Waits while the group is paused or has too much parked; `false` when it is time to stop, or the broker does not feed the
+    /// route any more. Whoever pauses, parks or changes the feed
+    /// changes the route's number, so that only then there is something to ask.
+    async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
+        while !stop.is_cancelled() {
+            let version = Some(self.changes.borrow_and_update().version(&self.route.name));
+            if version == self.open_since {
+                return Ok(true);
+            }
+            match answered(self.gate()).await? {
+                Gate::Open => {
+                    self.open_since = version;
+                    return Ok(true);
+                }
+                Gate::NotFed => return Ok(false),
+                Gate::Shut => self.look_again(stop).await,
+            }
+        }
+        Ok(false)
+    }
+
+    async fn gate(&self) -> Result<Gate> {
         let tx = table::look(self.outbox.db()).await?;
         let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
-        let parked = parked::count(&tx, &self.shard()).await?;
+        let is_fed = fed::read(&tx, &self.shard()).await?.is_by(&self.feeding.mark);
+        let parked = parked::count_failed(&tx, &self.shard()).await?;
         tx.commit().await?;
-        Ok(!is_paused && parked < PARKED_MAX)
+        Ok(match is_fed {
+            true if !is_paused && parked < PARKED_MAX => Gate::Open,
+            true => Gate::Shut,
+            false => Gate::NotFed,
+        })
     }
 
     async fn look_again(&mut self, stop: &CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(LOOK) => {}
-            _ = self.pulse.changed() => {}
+            _ = self.changes.changed() => {}
         }
+    }
+
+    /// Recognises events of ours that others have passed on. A store that is away is waited for.
+    async fn recognise(&self, items: &mut [Item], stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
+        while !stop.is_cancelled() {
+            let mut events: Vec<&mut Event> = items.iter_mut().map(|item| &mut item.entry.event).collect();
+            match answered(accept::recognise(self.outbox.db(), &mut events)).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    self.vitals.behind(&self.name(), None);
+                    backoff.wait(stop).await;
+                }
+                other => return other,
+            }
+        }
+        Ok(())
     }
 
     /// Works through messages in order and acknowledges as it goes; what is left when it is time to stop is given back.
@@ -225,9 +317,9 @@ impl Consumer {
         stop: &CancellationToken,
         backoff: &mut Backoff,
     ) -> Result<()> {
-        let mut rest = items;
+        let (mut rest, mut given_up) = (items, HashSet::new());
         while !rest.is_empty() && !stop.is_cancelled() {
-            match self.turn(rest).await {
+            match self.turn(rest, &mut given_up).await {
                 Ok(0) => self.look_again(stop).await,
                 Ok(done) => {
                     let (settled, left) = rest.split_at_checked(done).unwrap_or((rest, &[]));
@@ -237,7 +329,7 @@ impl Consumer {
                 }
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     tracing::warn!(group = %self.route.name, error = error.report(), "consumer waits for its store");
-                    self.vitals.behind(&self.name(), None);
+                    self.vitals.failed(&self.name(), &error);
                     backoff.wait(stop).await;
                 }
                 Err(error) => return Err(error),
@@ -250,73 +342,82 @@ impl Consumer {
     }
 
     /// Handles the first of these messages and settles them in one transaction; answers how many. None, when the first has
-    /// to wait.
-    async fn turn(&self, items: &[Item]) -> Result<usize> {
+    /// to wait. Those that were given up before have no effect.
+    async fn turn(&self, items: &[Item], given_up: &mut HashSet<Uuid>) -> Result<usize> {
+        loop {
+            match self.try_turn(items, given_up).await? {
+                Turn::Settled(count) => return Ok(count),
+                Turn::GivenUp(events) => given_up.extend(events),
+            }
+        }
+    }
+
+    async fn try_turn(&self, items: &[Item], given_up: &mut HashSet<Uuid>) -> Result<Turn> {
         let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
         let (db, shard) = (self.outbox.db(), self.shard());
+        if answered(cursor::is_paused(db, &shard)).await? {
+            return Ok(Turn::Settled(0)); // what is in hand waits, too
+        }
         let lanes = answered(parked::lanes_of(db, &shard, self.route.ordering, &entries)).await?;
-        let send: Vec<&Entry> = items
-            .iter()
-            .filter(|item| self.is_sent(item, &lanes))
-            .map(|item| &item.entry)
+        let events: Vec<Uuid> = entries.iter().map(|entry| entry.event.id).collect();
+        given_up.extend(answered(kept::given_up(db, &shard.route, &events)).await?);
+        let plans: Vec<Plan> = items.iter().map(|item| self.plan(item, &lanes, given_up)).collect();
+        let planned = items.iter().zip(&plans);
+        let send: Vec<&Entry> = planned
+            .filter(|(_, plan)| **plan == Plan::Send)
+            .map(|(item, _)| &item.entry)
             .collect();
         let (receipts, tx) = if send.is_empty() {
             (Vec::new(), table::begin_own(db).await?)
         } else {
-            self.subscriber.handle(db, &send).await?
+            self.subscriber.handle_recorded(&self.handlers, &send).await?
         };
-        let judged = self.pair(items, receipts, &lanes);
+        let handled = send.iter().zip(&receipts);
+        let handled: Vec<Uuid> = handled
+            .filter(|(_, receipt)| **receipt == Receipt::Delivered)
+            .map(|(entry, _)| entry.event.id)
+            .collect();
+        let judged = pair(items, &plans, receipts);
         let judge = Judge {
             route: &self.route,
             now: clock::now(),
             roll: rand::random(),
         };
-        let settlement = judge.page(&judged, &lanes);
-        let (settled, mut counts) = (settlement.settled, settlement.counts());
-        let is_passed = |item: &&Item| item.broken.is_none() && !self.is_for_us(&item.entry);
-        let passed = items.iter().take(settled).filter(is_passed).count() as u64;
-        counts.delivered = counts.delivered.saturating_sub(passed);
+        let mut settlement = judge.page(&judged, &lanes);
+        by_plan(items, &plans, &mut settlement);
+        let (settled, counts) = (settlement.settled, settlement.counts());
         if settled == 0 {
-            return Ok(0);
+            return Ok(Turn::Settled(0));
         }
-        let dead = answered(async {
+        let settling = answered(async {
             let dead = self.settle(&tx, items, settlement).await?;
+            let given_up = kept::given_up(&tx, &shard.route, &handled).await?;
+            if !given_up.is_empty() {
+                return Ok(Err(given_up));
+            }
             let committed = tx.commit().await;
             committed.map_err(|source| Error::db("commit what was consumed", source))?;
-            Ok(dead)
-        })
-        .await?;
-        self.vitals.moved(&self.name(), counts);
-        bury(&*self.broker, &self.letters(items, &dead)).await;
-        Ok(settled)
-    }
-
-    /// Whether the handler gets it now: an event for this subscriber with nothing parked before it.
-    fn is_sent(&self, item: &Item, lanes: &Lanes) -> bool {
-        item.broken.is_none() && self.is_for_us(&item.entry) && !lanes.contains(&self.route.ordering.lane(&item.entry))
-    }
-
-    fn is_for_us(&self, entry: &Entry) -> bool {
-        self.route.filter.matches(&entry.event.event_type)
-    }
-
-    /// Pairs entries with their receipts, up to the first one that was sent and has no answer yet.
-    fn pair<'a>(&self, items: &'a [Item], receipts: Vec<Receipt>, lanes: &Lanes) -> Vec<(&'a Entry, Option<Receipt>)> {
-        let mut answers = receipts.into_iter();
-        let mut judged = Vec::with_capacity(items.len());
-        for item in items {
-            let receipt = match &item.broken {
-                Some(reason) => Some(Receipt::Rejected(reason.clone())),
-                None if !self.is_for_us(&item.entry) => Some(Receipt::Delivered),
-                None if self.is_sent(item, lanes) => match answers.next() {
-                    Some(receipt) => Some(receipt),
-                    None => break,
-                },
-                None => None,
-            };
-            judged.push((&item.entry, receipt));
+            Ok(Ok(dead))
+        });
+        match settling.await? {
+            Ok(dead) => {
+                self.vitals.moved(&self.name(), counts);
+                bury(&*self.broker, &self.letters(items, &dead)).await;
+                Ok(Turn::Settled(settled))
+            }
+            Err(given_up) => Ok(Turn::GivenUp(given_up)),
         }
-        judged
+    }
+
+    fn plan(&self, item: &Item, lanes: &Lanes, given_up: &HashSet<Uuid>) -> Plan {
+        let entry = &item.entry;
+        match &item.broken {
+            _ if given_up.contains(&entry.event.id) => Plan::Pass,
+            Some(reason) => Plan::Reject(reason.clone()),
+            None if !self.route.filter.matches(&entry.event.event_type) => Plan::Pass,
+            None if lanes.contains(&self.route.ordering.lane(entry)) => Plan::Wait,
+            None => Plan::Send,
+        }
     }
 
     /// Writes down what was delivered and what failed, unless it is kept already from an earlier time; answers what is newly
@@ -329,18 +430,19 @@ impl Consumer {
     ) -> Result<Vec<Parked>> {
         let shard = self.shard();
         if settlement.park.is_empty() && settlement.dead.is_empty() {
-            cursor::count(tx, &shard, settlement.delivered).await?;
+            fed::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
             return Ok(Vec::new());
         }
         cursor::lock(tx, &shard.route).await?; // what operators and the line do to parked rows comes before or after
         let failed = settlement.park.iter().chain(&settlement.dead);
         let events: Vec<Uuid> = failed.map(|row| row.entry.event.id).collect();
-        let kept = kept::among(tx, &shard.route, &events).await?;
+        let mut kept = kept::among(tx, &shard.route, &events).await?;
+        kept.extend(inbox::handled_meanwhile(tx, &shard.route, &events).await?);
         for rows in [&mut settlement.park, &mut settlement.dead] {
             let mut seen = kept.clone();
             rows.retain(|row| seen.insert(row.entry.event.id));
         }
-        cursor::count(tx, &shard, settlement.delivered).await?;
+        fed::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
         self.keep(tx, items, &settlement).await?;
         Ok(settlement.dead)
     }
@@ -348,7 +450,7 @@ impl Consumer {
     /// Parks and gives up, numbered so that nothing else is met and in the order it came.
     async fn keep(&self, tx: &DatabaseTransaction, items: &[Item], settlement: &Settlement) -> Result<()> {
         let shard = self.shard();
-        let base = NUMBERS + cursor::signal_numbered(tx, items.len()).await?;
+        let base = NUMBERS + cursor::signal_numbered(tx, &shard.route, items.len()).await?;
         let first = items.first().map_or(0, |item| item.entry.id);
         let numbered = |row: &Parked| {
             let at = row.entry.id - first;
@@ -385,54 +487,6 @@ impl Consumer {
             })
         };
         dead.iter().filter_map(letter).collect()
-    }
-}
-
-impl Item {
-    fn of((at, message): (usize, Message), filter: &Filter) -> Self {
-        let (event, broken) = match message.event() {
-            Ok(mut event) => {
-                event.headers.remove(ORIGIN); // ours to write
-                let is_for_us = filter.matches(&event.event_type);
-                (event, message.given_up.clone().filter(|_| is_for_us))
-            }
-            Err(error) => (unreadable(&message), Some(error.report())),
-        };
-        let entry = Entry {
-            id: i64::try_from(at).unwrap_or(i64::MAX),
-            event,
-            created_at: clock::now(),
-        };
-        Self { message, entry, broken }
-    }
-}
-
-fn marks(items: &[Item]) -> Vec<Mark> {
-    items.iter().map(|item| item.message.mark.clone()).collect()
-}
-
-/// A stand-in for a message that is no event, so that it can be kept, shown and discarded like one.
-fn unreadable(message: &Message) -> Event {
-    let body = message.body.get(..UNREADABLE_BYTES_MAX).unwrap_or(&message.body);
-    let payload = json!({
-        "content_type": message.content_type,
-        "attributes": message.attributes,
-        "body": String::from_utf8_lossy(body),
-    });
-    let text = payload.to_string().replace("\\u0000", "\\ufffd"); // no database keeps a NUL
-    let payload = serde_json::value::RawValue::from_string(text);
-    let mut key = message.origin.to_string();
-    key.truncate(key.floor_char_boundary(KEY_BYTES_MAX));
-    let again = [key.as_bytes(), &message.body].concat(); // brought again, it is the same one
-    Event {
-        id: Uuid::new_v5(&Uuid::NAMESPACE_URL, &again),
-        event_type: UNREADABLE.to_owned(),
-        source: String::new(),
-        aggregate_type: "message".to_owned(),
-        aggregate_id: key,
-        payload: payload.unwrap_or_else(|_never| serde_json::value::RawValue::NULL.to_owned()),
-        headers: crate::event::Headers::new(),
-        occurred_at: clock::now(),
     }
 }
 

@@ -3,25 +3,33 @@
 //! Retrying puts the entry back in front of its key; discarding lets the key go on without it. Neither deletes the
 //! letter: it stays with what was decided, by whom and why.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::audit;
+use crate::bounded;
 use crate::clock::{db_now, db_now_minus, read_stamp, stamp};
 use crate::consumer::UNREADABLE;
 use crate::cursor::{self, Shard, number};
 use crate::error::{Error, ErrorKind, Result};
+use crate::feed::weight;
 use crate::outbox::Entry;
 use crate::parked::{self, Parked, Parking};
+use crate::renumber;
 use crate::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time};
 
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
+/// About how many bytes they may be.
+const BATCH_BYTES: usize = 4 << 20;
+/// About how many bytes of letters are listed at once.
+pub const LIST_BYTES: usize = 16 << 20;
 
 /// Letters that can be named at once.
 const NAMED_MAX: usize = 1_000;
@@ -78,6 +86,7 @@ pub struct Selection {
 
 /// Keeps what was given up. One that died before is dead again.
 pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Parked]) -> Result<()> {
+    renumber::make_room(tx, &shard.route, dead).await?;
     let backend = tx.get_database_backend();
     for row in dead {
         let mut insert = Query::insert();
@@ -118,7 +127,8 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Park
     Ok(())
 }
 
-/// Dead letters, newest first, with a number below `before`.
+/// Dead letters, newest first, with a number below `before`; fewer than `limit` if they are large. What is left out comes after the
+/// last one's number.
 pub async fn list(
     db: &DatabaseConnection,
     which: &Selection,
@@ -131,7 +141,7 @@ pub async fn list(
     if let Some(before) = before {
         select.and_where(Expr::col("dead_id").lt(before));
     }
-    let letters = read_rows(&tx, &select).await?;
+    let letters = read_rows(&tx, &select, LIST_BYTES).await?;
     tx.commit().await?;
     Ok(letters)
 }
@@ -171,24 +181,34 @@ async fn decide(db: &DatabaseConnection, which: &Selection, actor: &str, decisio
         }
         decided += letters.len() as u64;
         after = letters.last().map_or(after, |letter| letter.dead_id); // one that dies again meanwhile is not decided twice
-        let shards = match decision {
-            Decision::Retry => shards_of(&tx, &letters).await?,
-            Decision::Discard(_) => HashMap::new(),
-        };
+        let mut by_route: BTreeMap<&str, Vec<Parked>> = BTreeMap::new();
         for letter in &letters {
-            apply(&tx, letter, &shards, actor, decision).await?;
+            by_route.entry(&letter.route).or_default().push(again(letter));
         }
-        cursor::signal(&tx).await?;
+        for (route, rows) in by_route {
+            apply(&tx, route, rows, decision).await?;
+            cursor::signal(&tx, route).await?;
+        }
+        write_down(&tx, &letters, actor, decision).await?;
         tx.commit().await?;
     }
     Ok(decided)
 }
 
-/// Removes letters that were decided on longer ago than `keep`, at most `batch`; answers how many.
-pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
+/// Removes letters that were decided on longer ago than `keep`, at most `batch`; answers how many. Like the inbox, they tell a route
+/// that reads the log again what it has done with the entries since `oldest_open`.
+pub(crate) async fn prune(
+    db: &DatabaseConnection,
+    (keep, oldest_open): (Duration, Option<OffsetDateTime>),
+    batch: u64,
+) -> Result<u64> {
     let tx = table::begin_own(db).await?;
+    let backend = tx.get_database_backend();
     // One that waits for a decision, if only again, has no such time.
-    let is_old = Expr::col("decided_at").lt(db_now_minus(tx.get_database_backend(), keep));
+    let mut is_old = Expr::col("decided_at").lt(db_now_minus(backend, keep));
+    if let Some(created_at) = oldest_open {
+        is_old = is_old.and(Expr::col("decided_at").lt(stamp(backend, created_at)));
+    }
     let mut select = Query::select();
     select
         .column("dead_id")
@@ -228,11 +248,7 @@ async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decis
             dead_ids.len()
         )));
     }
-    let named = Selection {
-        dead_ids: dead_ids.to_vec(),
-        ..Selection::default()
-    };
-    let letters = list(db, &named, None, dead_ids.len() as u64).await?;
+    let letters = named(db, dead_ids).await?;
     let refusal = |dead_id: &i64| match letters.iter().find(|letter| letter.dead_id == *dead_id) {
         None => Some((ErrorKind::NotFound, unknown(*dead_id))),
         Some(letter) => decision.refuse(letter).map(|says| (ErrorKind::Conflict, says)),
@@ -247,13 +263,46 @@ async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decis
     }
 }
 
+/// As much of a letter as decides whether it can be decided on.
+struct Named {
+    dead_id: i64,
+    route: String,
+    event_type: String,
+    state: String,
+    decided_by: Option<String>,
+}
+
+async fn named(db: &DatabaseConnection, dead_ids: &[i64]) -> Result<Vec<Named>> {
+    if dead_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tx = table::look(db).await?;
+    let mut select = Query::select();
+    select
+        .columns(["dead_id", "route", "event_type", "state", "decided_by"])
+        .from(table::named(&tx, Table::Failed))
+        .and_where(Expr::col("dead_id").is_in(dead_ids.iter().copied()));
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("look for dead letters", source))?;
+    tx.commit().await?;
+    let read = |row: &QueryResult| {
+        Ok(Named {
+            dead_id: row.try_get("", "dead_id")?,
+            route: row.try_get("", "route")?,
+            event_type: row.try_get("", "event_type")?,
+            state: row.try_get("", "state")?,
+            decided_by: row.try_get("", "decided_by")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
 /// Refuses to retry letters of a route that nobody works: if one is named, or its route is.
 async fn check_routes(db: &DatabaseConnection, which: &Selection) -> Result<()> {
     let mut routes: HashSet<String> = which.routes.iter().cloned().collect();
-    if !which.dead_ids.is_empty() {
-        let letters = list(db, which, None, which.dead_ids.len() as u64).await?;
-        routes.extend(letters.into_iter().map(|letter| letter.route));
-    }
+    routes.extend(named(db, &which.dead_ids).await?.into_iter().map(|letter| letter.route));
     let tx = table::look(db).await?;
     for route in &routes {
         cursor::shards(&tx, route).await.map_err(|error| match error.kind() {
@@ -276,7 +325,7 @@ fn unknown(dead_id: i64) -> String {
 
 impl Decision {
     /// Why a letter cannot be decided on so, if it cannot.
-    fn refuse(&self, letter: &DeadLetter) -> Option<String> {
+    fn refuse(&self, letter: &Named) -> Option<String> {
         let dead_id = letter.dead_id;
         if letter.state != "dead" {
             let who = letter.decided_by.as_deref().unwrap_or("somebody");
@@ -285,7 +334,7 @@ impl Decision {
                 "dead letter {dead_id} is {state} already, by {who}; `postroom dead show {dead_id}` tells when"
             ));
         }
-        let is_lost = matches!(self, Self::Retry) && letter.entry.event.event_type == UNREADABLE;
+        let is_lost = matches!(self, Self::Retry) && letter.event_type == UNREADABLE;
         is_lost.then(|| {
             format!(
                 "dead letter {dead_id} is a message that is no event, which cannot be retried: let its producer send it \
@@ -319,11 +368,16 @@ async fn undecided(
             .and_where(Expr::col("event_type").ne(UNREADABLE))
             .and_where(Expr::col("route").in_subquery(known));
     }
-    let routes: HashSet<String> = read_rows(tx, &select)
-        .await?
-        .into_iter()
-        .map(|letter| letter.route)
-        .collect();
+    let mut their = select.clone();
+    their.clear_selects().column("route");
+    let found = tx
+        .query_all(&their)
+        .await
+        .map_err(|source| Error::db("look whose dead letters they are", source))?;
+    let routes: HashSet<String> = found
+        .iter()
+        .map(|row| row.try_get("", "route"))
+        .collect::<Result<_, _>>()?;
     let mut routes: Vec<String> = routes.into_iter().collect();
     routes.sort();
     for route in routes {
@@ -332,29 +386,38 @@ async fn undecided(
             locked => locked?,
         }
     }
-    read_rows(tx, &select).await
+    read_rows(tx, &select, BATCH_BYTES).await
 }
 
-async fn apply(
-    tx: &DatabaseTransaction,
-    letter: &DeadLetter,
-    shards: &HashMap<String, u32>,
-    actor: &str,
-    decision: &Decision,
-) -> Result<()> {
-    // A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in. The line, woken by
-    // the signal, puts what is parked into order.
-    parked::remove(tx, &letter.route, &[letter.entry.id]).await?;
+/// A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in. The line, woken by the signal,
+/// puts what is parked into order.
+async fn apply(tx: &DatabaseTransaction, route: &str, mut rows: Vec<Parked>, decision: &Decision) -> Result<()> {
+    let identities: Vec<(i64, Uuid)> = rows.iter().map(Parked::identity).collect();
+    parked::remove(tx, route, &identities).await?;
+    if matches!(decision, Decision::Discard(_)) {
+        return Ok(());
+    }
+    renumber::give_way(tx, route, &mut rows).await?;
+    let shards = cursor::shards(tx, route).await?; // it may be cut otherwise than when they died
+    let mut by_shard: HashMap<u32, Vec<Parked>> = HashMap::new();
+    for row in rows {
+        let number = row.entry.event.key().shard(shards);
+        by_shard.entry(number).or_default().push(row);
+    }
+    for (number, rows) in by_shard {
+        let shard = Shard {
+            route: route.to_owned(),
+            number,
+        };
+        parked::insert(tx, &shard, parked::DEAD, &rows).await?;
+    }
+    Ok(())
+}
+
+/// Writes the decision down, with each letter and in the operators' log.
+async fn write_down(tx: &DatabaseTransaction, letters: &[DeadLetter], actor: &str, decision: &Decision) -> Result<()> {
     let (state, action, reason) = match decision {
-        Decision::Retry => {
-            let shards = shards.get(&letter.route).copied().unwrap_or(1);
-            let shard = Shard {
-                route: letter.route.clone(),
-                number: letter.entry.event.key().shard(shards),
-            };
-            parked::insert(tx, &shard, "dead", &[again(letter)]).await?;
-            ("retried", "dead.retry", None)
-        }
+        Decision::Retry => ("retried", "dead.retry", None),
         Decision::Discard(reason) => ("discarded", "dead.discard", Some(reason.clone())),
     };
     let mut update = Query::update();
@@ -364,30 +427,18 @@ async fn apply(
         .value("reason", reason.clone())
         .value("decided_at", db_now(tx.get_database_backend()))
         .value("decided_by", actor)
-        .and_where(Expr::col("dead_id").eq(letter.dead_id));
+        .and_where(Expr::col("dead_id").is_in(letters.iter().map(|letter| letter.dead_id)));
     tx.execute(&update)
         .await
         .map_err(|source| Error::db("write down a decision", source))?;
-    let target = format!("{}/{}", letter.route, letter.entry.event.id);
-    audit::record(
-        tx,
-        actor,
-        action,
-        &target,
-        &serde_json::json!({ "dead_id": letter.dead_id, "reason": reason }),
-    )
-    .await
-}
-
-/// Into how many shards the routes of these letters are cut now: it may be otherwise than when they died.
-async fn shards_of(tx: &DatabaseTransaction, letters: &[DeadLetter]) -> Result<HashMap<String, u32>> {
-    let mut shards = HashMap::new();
-    for letter in letters {
-        if !shards.contains_key(&letter.route) {
-            shards.insert(letter.route.clone(), cursor::shards(tx, &letter.route).await?);
-        }
-    }
-    Ok(shards)
+    let acts = letters.iter().map(|letter| {
+        let target = format!("{}/{}", letter.route, letter.entry.event.id);
+        (
+            target,
+            serde_json::json!({ "dead_id": letter.dead_id, "reason": reason }),
+        )
+    });
+    audit::record_all(tx, actor, action, acts).await
 }
 
 fn again(letter: &DeadLetter) -> Parked {
@@ -436,16 +487,34 @@ fn rows(tx: &DatabaseTransaction, which: &Selection) -> SelectStatement {
     select
 }
 
-async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<DeadLetter>> {
-    let rows = tx
-        .query_all(select)
+/// Reads the letters that a statement finds, about `bytes_max` of them.
+async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement, bytes_max: usize) -> Result<Vec<DeadLetter>> {
+    let mut ids = select.clone();
+    ids.clear_selects().column("dead_id");
+    let found = tx
+        .query_all(&ids)
         .await
-        .map_err(|source| Error::db("read dead letters", source))?;
-    rows.iter().map(|row| read_row(tx, row)).collect()
+        .map_err(|source| Error::db("look for dead letters", source))?;
+    let ids: Vec<i64> = found
+        .iter()
+        .map(|row| row.try_get("", "dead_id"))
+        .collect::<Result<_, _>>()?;
+    let these = |ids: &[i64]| {
+        let mut select = select.clone();
+        select.and_where(Expr::col("dead_id").is_in(ids.iter().copied()));
+        select
+    };
+    let backend = tx.get_database_backend();
+    let read = |row: &QueryResult| {
+        let letter = read_row(backend, row)?;
+        let weight = weight(&letter.entry);
+        Ok((letter, weight))
+    };
+    let letters = bounded::read(tx, &ids, bytes_max, these, read).await?;
+    Ok(letters.rows)
 }
 
-fn read_row(tx: &DatabaseTransaction, row: &QueryResult) -> Result<DeadLetter> {
-    let backend = tx.get_database_backend();
+fn read_row(backend: DbBackend, row: &QueryResult) -> Result<DeadLetter> {
     Ok(DeadLetter {
         dead_id: row.try_get("", "dead_id")?,
         route: row.try_get("", "route")?,

@@ -58,10 +58,11 @@ pub struct Envelope {
 /// `sequence`, which sorts as text.
 pub fn attributes(entry: &Entry) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
     let event = &entry.event;
-    let source = if event.source.is_empty() { SOURCE } else { &event.source };
+    let source = source_of(event);
+    let id = foreign_id_of(event).map_or_else(|| event.id.to_string().into(), Cow::from);
     let ours: [(&str, Cow<'_, str>); 10] = [
         ("specversion", "1.0".into()),
-        ("id", event.id.to_string().into()),
+        ("id", id),
         ("type", event.event_type.as_str().into()),
         ("source", source.into()),
         ("subject", event.aggregate_id.as_str().into()),
@@ -77,6 +78,11 @@ pub fn attributes(entry: &Entry) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
     let odd: BTreeMap<_, _> = event.headers.iter().filter(|(name, _)| !is_plain(name)).collect();
     let odd = (!odd.is_empty()).then(|| (HEADERS, serde_json::to_string(&odd).unwrap_or_default().into()));
     plain.chain(ours).chain(odd)
+}
+
+/// Who says so, as it stands in the envelope.
+pub(crate) fn source_of(event: &Event) -> &str {
+    if event.source.is_empty() { SOURCE } else { &event.source }
 }
 
 impl Envelope {
@@ -185,9 +191,16 @@ impl Envelope {
         self.attributes.get("sequence")?.parse().ok()
     }
 
-    /// Whether one of us has published it: then its id is unique whatever the source. `sequence` alone says nothing, because others
-    /// have an attribute of this name too.
+    /// Whether one of us has emitted it: then its id is unique whatever the source. Others may have taken `sequence` away, or
+    /// written their own, when they passed it on. What came from others keeps its id, and says so.
     fn is_ours(&self) -> bool {
+        let get = |name: &str| self.attributes.get(name);
+        let is_kept = get(FOREIGN_ID).is_some() && get(FOREIGN_ID) == get("id");
+        self.has_our_sequence() && !is_kept
+    }
+
+    /// Whether `sequence` is the number of a store of ours.
+    fn has_our_sequence(&self) -> bool {
         let is_number = |text: &String| text.len() == SEQUENCE_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
         let has = |name: &str| self.attributes.contains_key(name);
         self.attributes.get("sequence").is_some_and(is_number) && has("aggregatetype") && has("aggregateid")
@@ -196,7 +209,7 @@ impl Envelope {
     /// The event inside.
     pub fn into_event(mut self) -> Result<Event> {
         let is_ours = self.is_ours();
-        if is_ours {
+        if self.has_our_sequence() {
             self.attributes.remove("sequence");
         }
         let mut take = |name: &str| self.attributes.remove(name).filter(|value| !value.is_empty());
@@ -247,6 +260,12 @@ pub(crate) fn domain(event_type: &str) -> &str {
 /// CloudEvents are one when source and id are equal: an id that depends on both.
 fn foreign_id(source: &str, id: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("{source}\n{id}").as_bytes())
+}
+
+/// The id that the producer of a foreign event gave it; another program knows the event by that.
+fn foreign_id_of(event: &Event) -> Option<&str> {
+    let id = event.headers.get(FOREIGN_ID)?;
+    (foreign_id(&event.source, id) == event.id).then_some(id)
 }
 
 fn read_time(text: &str) -> Result<OffsetDateTime> {
@@ -390,6 +409,67 @@ mod tests {
             );
         }
         assert_eq!(of("/billing", "7").headers["sequence"], "7");
+    }
+
+    /// An event as it arrives: the attributes that are given, beside those that every CloudEvent has.
+    fn arrived(id: &str, source: &str, others: &[(&str, &str)]) -> Event {
+        let all = [
+            ("specversion", "1.0"),
+            ("id", id),
+            ("source", source),
+            ("type", "a.b.v1"),
+        ];
+        let attributes = all.iter().chain(others);
+        let attributes = attributes.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let envelope = Envelope::from_binary(attributes.collect(), b"{}").unwrap();
+        envelope.into_event().unwrap()
+    }
+
+    fn published(event: Event) -> Envelope {
+        Envelope::of(&Entry { event, ..entry() })
+    }
+
+    #[test]
+    fn a_foreign_event_keeps_its_id_when_it_is_published_again() {
+        for id in ["A-1", "0190F5FE-7c00-7a00-8000-000000000001"] {
+            let first = arrived(id, "/till", &[("subject", "s")]);
+            let again = published(first.clone());
+            assert_eq!(again.attributes["id"], id);
+            assert_eq!(again.attributes["source"], "/till");
+            let copy = again.clone().into_event().unwrap();
+            assert_eq!(copy.id, first.id, "as we publish it");
+            let plain = arrived(&again.attributes["id"], &again.attributes["source"], &[]);
+            assert_eq!(plain.id, first.id, "as somebody passes it on, without what is ours");
+            assert_eq!(published(copy).attributes["id"], id, "once more");
+        }
+    }
+
+    #[test]
+    fn an_event_without_our_sequence_is_known_by_source_and_id() {
+        let ours = entry().event.id;
+        for sequence in [None, Some("5")] {
+            let mut envelope = published(entry().event);
+            envelope.attributes.remove("sequence");
+            envelope
+                .attributes
+                .extend(sequence.map(|text| ("sequence".to_owned(), text.to_owned())));
+            let source = envelope.attributes["source"].clone();
+            let event = envelope.into_event().unwrap();
+            assert_eq!(event.id, foreign_id(&source, &ours.to_string()));
+            assert_eq!(
+                event.headers[FOREIGN_ID],
+                ours.to_string(),
+                "by which the log can tell whether it is ours"
+            );
+        }
+    }
+
+    #[test]
+    fn an_app_header_that_looks_like_a_foreign_id_changes_no_id() {
+        let event = entry().event.header(FOREIGN_ID, "mine");
+        let envelope = published(event.clone());
+        assert_eq!(envelope.attributes["id"], event.id.to_string());
+        assert_eq!(envelope.into_event().unwrap().id, event.id);
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn db_kind(error: &DbErr) -> ErrorKind {
 
 /// Drivers report a lost server as an ordinary query error; the words are theirs.
 fn says_unavailable(text: &str) -> bool {
-    const SIGNS: [&str; 13] = [
+    const SIGNS: [&str; 15] = [
         "error communicating with database",
         "Connection refused",
         "Connection reset",
@@ -114,6 +114,8 @@ fn says_unavailable(text: &str) -> bool {
         "No space left on device",
         "Deadlock found",
         "deadlock detected",
+        "due to lock timeout",
+        "Lock wait timeout exceeded",
     ];
     SIGNS.iter().any(|sign| text.contains(sign))
 }

@@ -15,7 +15,7 @@ use crate::route::BATCH_MAX;
 /// Pages that are kept for others.
 const PAGES_MAX: usize = 64;
 /// Payload bytes that are kept for others.
-const BYTES_MAX: usize = 32 << 20;
+const BYTES_MAX: usize = 16 << 20;
 /// A page with so many entries has probably more behind it. (Stores end a page also for its bytes, or between transactions.)
 const MANY: usize = 1_000;
 
@@ -105,6 +105,11 @@ impl Feed {
         }
     }
 
+    /// What comes after a position as the store has it now: a page that is kept may have nothing but an entry that is unavailable.
+    pub(crate) async fn read_anew(&self, after: Position) -> Result<Slice> {
+        Ok(Held::read(&*self.outbox, after).await?.from(0))
+    }
+
     /// Forgets everything, for example because the database may have been restored behind our back.
     pub(crate) fn clear(&self) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -162,7 +167,7 @@ impl Feed {
 }
 
 /// About how many bytes an entry takes in memory.
-fn weight(entry: &Entry) -> usize {
+pub(crate) fn weight(entry: &Entry) -> usize {
     let event = &entry.event;
     let headers = event.headers.iter();
     let headers: usize = headers

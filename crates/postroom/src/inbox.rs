@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement, TransactionTrait};
+use time::OffsetDateTime;
+use uuid::Uuid;
 
-use crate::clock::db_now_minus;
-use crate::error::{Error, Result};
+use crate::clock::{db_now_minus, stamp};
+use crate::error::{Error, ErrorKind, Result};
 use crate::table::{self, Table};
 
 /// The group under which the inbox remembers events that were accepted from outside; no other may have its name.
@@ -38,6 +40,18 @@ pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<H
 
 /// Records keys as handled; a conflict means that somebody else just did.
 pub(crate) async fn record(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()> {
+    insert(tx, keys, None).await
+}
+
+/// Records keys as handled that may be recorded already.
+pub(crate) async fn record_again(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()> {
+    let known = OnConflict::column("idempotency_key")
+        .do_nothing_on(["idempotency_key"])
+        .to_owned();
+    insert(tx, keys, Some(known)).await
+}
+
+async fn insert(tx: &DatabaseTransaction, keys: &[&str], conflict: Option<OnConflict>) -> Result<()> {
     if keys.is_empty() {
         return Ok(());
     }
@@ -48,10 +62,38 @@ pub(crate) async fn record(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()
     for key in keys {
         insert.values_panic([(*key).into()]);
     }
+    if let Some(conflict) = conflict {
+        insert.on_conflict(conflict);
+    }
     tx.execute(&insert)
         .await
         .map_err(|source| Error::db("record in the inbox", source))?;
     Ok(())
+}
+
+/// Which of these events a group has handled, for a worker that has failed to handle them. The caller has locked the route's cursor:
+/// whichever worker handled an event has committed before, or waits for the lock. Asked in a savepoint: an inbox that cannot be asked
+/// is one of the reasons why events fail, and then none is known.
+pub(crate) async fn handled_meanwhile(tx: &DatabaseTransaction, group: &str, events: &[Uuid]) -> Result<HashSet<Uuid>> {
+    let key = |event: &Uuid| format!("{group}:{event}");
+    let keys: Vec<String> = events.iter().map(key).collect();
+    let savepoint = tx.begin().await?;
+    let known = match known(&savepoint, &keys).await {
+        Ok(known) => known,
+        Err(error) if error.kind() == ErrorKind::Failed => {
+            tracing::warn!(
+                group,
+                error = error.report(),
+                "the inbox does not say which events were handled"
+            );
+            savepoint.rollback().await?;
+            return Ok(HashSet::new());
+        }
+        Err(error) => return Err(error),
+    };
+    savepoint.commit().await?;
+    let is_known = |event: &Uuid| known.contains(&key(event));
+    Ok(events.iter().copied().filter(is_known).collect())
 }
 
 /// Forgets keys so that their events have their effect again; for a replay that asks for it.
@@ -67,15 +109,24 @@ pub(crate) async fn forget(tx: &DatabaseTransaction, keys: &[String]) -> Result<
 }
 
 /// Removes rows older than `keep`, at most `batch`; answers how many. A redelivery after that has a second effect, so
-/// `keep` must be longer than the outbox, the brokers and the dead letters can bring an event back.
-pub(crate) async fn prune(db: &DatabaseConnection, keep: Duration, batch: u64) -> Result<u64> {
+/// `keep` must be longer than the outbox, the brokers and the dead letters can bring an event back. Rows of events behind the first
+/// one that a broker has not brought yet stay: they tell what the route has handled when it reads the log again.
+pub(crate) async fn prune(
+    db: &DatabaseConnection,
+    (keep, oldest_open): (Duration, Option<OffsetDateTime>),
+    batch: u64,
+) -> Result<u64> {
     let tx = table::begin_own(db).await?;
+    let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
         .column("idempotency_key")
         .from(table::named(&tx, Table::Handled))
-        .and_where(Expr::col("handled_at").lt(db_now_minus(tx.get_database_backend(), keep)))
+        .and_where(Expr::col("handled_at").lt(db_now_minus(backend, keep)))
         .limit(batch);
+    if let Some(created_at) = oldest_open {
+        select.and_where(Expr::col("handled_at").lt(stamp(backend, created_at)));
+    }
     let rows = tx
         .query_all(&select)
         .await

@@ -7,7 +7,7 @@ mod reason;
 use std::collections::HashMap;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -26,7 +26,7 @@ use crate::table::{self, Table, read_entry, read_event, read_time, read_uuid, uu
 
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
-pub use reason::{Reason, reach, why};
+pub use reason::{Reason, What, reach, why};
 
 /// Everything there is to see at a glance.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +52,8 @@ pub struct RouteStatus {
     pub owner: Option<String>,
     /// Whether that lease is still valid.
     pub is_leased: bool,
+    /// How long ago the owner's lease ran out, if it neither renewed it nor gave it back.
+    pub lapsed_s: Option<f64>,
     /// How often it has changed hands.
     pub epoch: i64,
     /// Entries delivered so far.
@@ -149,11 +151,8 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
     for route in &mut routes {
         route.backlog = store.backlog(route.position).await?;
         if route.backlog > 0 {
-            let oldest = store.read(route.position, 1).await?;
-            route.oldest_s = oldest
-                .entries
-                .first()
-                .map(|entry| (now - entry.created_at).as_seconds_f64());
+            let oldest = oldest(store, route.position).await?;
+            route.oldest_s = oldest.map(|at| (now - at).as_seconds_f64());
         }
     }
     Ok(Status {
@@ -163,13 +162,23 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
     })
 }
 
+/// When the first entry after a position was recorded.
+async fn oldest(store: &dyn Inspect, position: Position) -> Result<Option<OffsetDateTime>> {
+    let page = store.read(position, 1).await?;
+    if let Some(entry) = page.entries.first() {
+        return Ok(Some(entry.created_at));
+    }
+    let waiting = store.not_yet_readable(1).await?;
+    Ok(waiting.first().map(|entry| entry.created_at))
+}
+
 /// Pauses or resumes a route, on whichever process works it.
 pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor: &str) -> Result<()> {
     let tx = table::begin_own(store.db()).await?;
     cursor::set_paused(&tx, route, is_paused).await?;
     let action = if is_paused { "route.pause" } else { "route.resume" };
     audit::record(&tx, actor, action, route, &serde_json::json!({})).await?;
-    cursor::signal(&tx).await?;
+    cursor::signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -200,7 +209,7 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
     }
     replay::cancel_of(&tx, route).await?;
     audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
-    cursor::signal(&tx).await?;
+    cursor::signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -209,14 +218,17 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
 pub async fn timeline(store: &dyn Inspect, event_id: Uuid) -> Result<Timeline> {
     let gone = || Error::new(ErrorKind::NotFound, format!("no event {event_id} is kept here"));
     let tx = table::look(store.db()).await?;
-    let (entry, is_archived) = match find(&tx, Table::Outbox, event_id).await? {
-        Some(entry) => (entry, false),
-        None => match find(&tx, Table::Audit, event_id).await? {
-            Some(entry) => (entry, true),
-            None => return Err(gone()),
-        },
-    };
+    // MySQL's writers insert elsewhere; a sequencer moves the rows into the log.
+    let incoming = (tx.get_database_backend() == DbBackend::MySql).then_some(Table::Incoming);
+    let mut found = None;
+    for table in incoming.into_iter().chain([Table::Outbox, Table::Audit]) {
+        if found.is_none() {
+            let is_archived = matches!(table, Table::Audit);
+            found = find(&tx, table, event_id).await?.map(|entry| (entry, is_archived));
+        }
+    }
     tx.commit().await?;
+    let (entry, is_archived) = found.ok_or_else(gone)?;
     let mut timelines = listing::trace(store, vec![entry], is_archived).await?;
     timelines.pop().ok_or_else(gone)
 }
@@ -271,12 +283,16 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
         .iter()
         .map(|row| {
             let now = read_time(row, backend, "now")?;
+            let owner: Option<String> = row.try_get("", "owner")?;
+            let expires_at = read_stamp(row, backend, "expires_at")?;
+            let lapsed_at = expires_at.filter(|at| owner.is_some() && *at <= now);
             Ok(RouteStatus {
                 route: row.try_get("", "route")?,
                 shard: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
                 is_paused: row.try_get("", "is_paused")?,
-                owner: row.try_get("", "owner")?,
-                is_leased: read_stamp(row, backend, "expires_at")?.is_some_and(|expires| expires > now),
+                owner,
+                is_leased: expires_at.is_some_and(|at| at > now),
+                lapsed_s: lapsed_at.map(|at| (now - at).as_seconds_f64()),
                 epoch: row.try_get("", "epoch")?,
                 delivered: row.try_get("", "delivered")?,
                 backlog: 0,

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, db_now, db_now_plus, read_stamp};
 use crate::dead;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fed;
 use crate::inbox;
 use crate::judge::storable;
 use crate::outbox::{Outbox, Prune, Pulse, answered};
@@ -124,14 +125,16 @@ impl Job {
     /// Forgets inbox rows older than `keep`.
     pub fn inbox_retention(keep: Duration) -> Self {
         Self::every("inbox-retention", Duration::from_secs(60), move |outbox| async move {
-            in_batches(|batch| inbox::prune(outbox.db(), keep, batch)).await
+            let oldest_open = fed::oldest_open(&*outbox).await?;
+            in_batches(|batch| inbox::prune(outbox.db(), (keep, oldest_open), batch)).await
         })
     }
 
     /// Removes dead letters that were decided on longer ago than `keep`. Those that wait for a decision stay.
     pub fn dead_retention(keep: Duration) -> Self {
         Self::every("dead-retention", Duration::from_secs(3600), move |outbox| async move {
-            in_batches(|batch| dead::prune(outbox.db(), keep, batch)).await
+            let oldest_open = fed::oldest_open(&*outbox).await?;
+            in_batches(|batch| dead::prune(outbox.db(), (keep, oldest_open), batch)).await
         })
     }
 }
@@ -170,12 +173,12 @@ pub(crate) struct JobRunner {
 }
 
 impl JobRunner {
-    /// Runs one job whenever its time comes, until `stop`. A failure is written down and the job runs again next time.
-    pub(crate) async fn run(mut self, job: Job, stop: CancellationToken) -> Result<()> {
+    /// Runs one job on `works_on` whenever its time comes, until `stop`. A failure is written down and the job runs again next time.
+    pub(crate) async fn run(mut self, job: Job, works_on: Arc<dyn Outbox>, stop: CancellationToken) -> Result<()> {
         let mut did = 1; // a job that was under way when the last process ended goes on
         while self.wait(&job, did, &stop).await {
             self.signal = self.pulse.borrow().signal; // before the work: a signal during it is news
-            did = self.attempt(&job).await.unwrap_or_else(|error| {
+            did = self.attempt(&job, &works_on).await.unwrap_or_else(|error| {
                 tracing::warn!(job = %job.name, error = error.report(), "job could not be run");
                 0
             });
@@ -193,8 +196,8 @@ impl JobRunner {
                 When::Signalled => {
                     let known = self.signal;
                     let news = self.pulse.wait_for(|pulse| pulse.signal != known);
-                    // Whoever worked on it may have died without a signal.
-                    drop(tokio::time::timeout(LOOK, news).await);
+                    // The process that worked on it may have died without a signal: its claim ends then.
+                    drop(tokio::time::timeout(LOOK.min(job.timeout), news).await);
                 }
                 // Processes look a little apart, so that they do not all claim at once.
                 When::Every(every) => tokio::time::sleep(every.mul_f64(0.9 + rand::random::<f64>() * 0.2)).await,
@@ -213,14 +216,14 @@ impl JobRunner {
     }
 
     /// Runs the job if nobody else does; answers how much it did.
-    async fn attempt(&self, job: &Job) -> Result<u64> {
+    async fn attempt(&self, job: &Job, works_on: &Arc<dyn Outbox>) -> Result<u64> {
         if !answered(self.claim(job)).await? {
             return Ok(0);
         }
         let begun = Instant::now();
         let outcome = match tokio::time::timeout(
             job.timeout,
-            AssertUnwindSafe((job.work)(Arc::clone(&self.outbox))).catch_unwind(),
+            AssertUnwindSafe((job.work)(Arc::clone(works_on))).catch_unwind(),
         )
         .await
         {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::destination::Receipt;
 use crate::event::Key;
@@ -28,7 +29,7 @@ pub(crate) struct Settlement {
     /// Parked rows that changed.
     pub(crate) change: Vec<Parked>,
     /// Parked rows that are done.
-    pub(crate) unpark: Vec<i64>,
+    pub(crate) unpark: Vec<(i64, Uuid)>,
     /// New dead letters.
     pub(crate) dead: Vec<Parked>,
     /// Lanes that stand still from now on.
@@ -68,6 +69,27 @@ pub(crate) struct Judge<'a> {
     pub(crate) roll: f64,
 }
 
+/// A parked entry that was tried again.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried<'a> {
+    pub(crate) row: &'a Parked,
+    pub(crate) receipt: Receipt,
+    /// If it was unavailable: what is known about the destination.
+    pub(crate) blame: Blame,
+}
+
+/// Why an entry was unavailable, as far as the answers to other entries tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// It may be an outage: the attempt does not count, and the entry is tried again after `pause`.
+    Unknown { pause: Duration },
+    /// The destination answers other entries, and so far this one fails alone. Whether nothing else was answered since its last
+    /// attempt is `Unknown` again, but the entry waits by its policy, and at least for `pause`.
+    Suspect { pause: Duration },
+    /// The destination has answered other entries since this one was unavailable before: the attempt counts.
+    Entry,
+}
+
 /// What becomes of one refused entry.
 enum Fate {
     Retry(Parked),
@@ -77,13 +99,18 @@ enum Fate {
 impl Judge<'_> {
     /// Judges entries read from the log. `blocked` lanes were not sent; the others carry a receipt.
     pub(crate) fn page(&self, entries: &[(&Entry, Option<Receipt>)], blocked: &Lanes) -> Settlement {
-        let mut settlement = Settlement {
-            down: self.down(entries),
-            ..Settlement::default()
-        };
-        if settlement.down.is_some() {
-            return settlement;
+        match self.down(entries) {
+            None => self.past(entries, blocked),
+            down => Settlement {
+                down,
+                ..Settlement::default()
+            },
         }
+    }
+
+    /// The same, also when nothing was answered: what is unavailable is parked.
+    pub(crate) fn past(&self, entries: &[(&Entry, Option<Receipt>)], blocked: &Lanes) -> Settlement {
+        let mut settlement = Settlement::default();
         let mut still: Lanes = Lanes::new();
         for (entry, receipt) in entries {
             if *receipt == Some(Receipt::Delivered) && blocked.is_empty() && still.is_empty() {
@@ -124,21 +151,21 @@ impl Judge<'_> {
     }
 
     /// Judges parked entries that were tried again, in order per key.
-    pub(crate) fn retried(&self, parked: &[(&Parked, Receipt)]) -> Settlement {
+    pub(crate) fn retried(&self, tried: &[Tried<'_>]) -> Settlement {
         let mut settlement = Settlement::default();
-        for (row, receipt) in parked {
+        for Tried { row, receipt, blame } in tried {
             let key = row.entry.event.key();
             settlement.settled += 1;
             let fate = match receipt {
                 Receipt::Delivered => {
                     settlement.delivered += 1;
-                    settlement.unpark.push(row.entry.id);
+                    settlement.unpark.push(row.identity());
                     settlement.left.insert(key);
                     continue;
                 }
                 Receipt::Held => continue,
                 Receipt::Refused(error) => self.fate((*row).clone(), error, true, false),
-                Receipt::Unavailable(error) => self.fate((*row).clone(), error, false, false),
+                Receipt::Unavailable(error) => self.unavailable((*row).clone(), error, *blame),
                 Receipt::Rejected(error) => self.fate((*row).clone(), error, true, true),
             };
             match fate {
@@ -151,7 +178,7 @@ impl Judge<'_> {
                     settlement.dead.push(row);
                 }
                 Fate::Dead(row) => {
-                    settlement.unpark.push(row.entry.id);
+                    settlement.unpark.push(row.identity());
                     settlement.left.insert(key);
                     settlement.dead.push(row);
                 }
@@ -173,6 +200,19 @@ impl Judge<'_> {
             }
         }
         reason.cloned()
+    }
+
+    /// An entry that was unavailable when it was tried again. Without blame only its age can end it.
+    fn unavailable(&self, row: Parked, error: &str, blame: Blame) -> Fate {
+        let attempts = row.attempts;
+        match (self.fate(row, error, blame == Blame::Entry, false), blame) {
+            (Fate::Retry(row), Blame::Unknown { pause }) => Fate::Retry(Parked { delay: pause, ..row }),
+            (Fate::Retry(row), Blame::Suspect { pause }) => Fate::Retry(Parked {
+                delay: self.route.retry.delays.after(attempts, self.roll).max(pause),
+                ..row
+            }),
+            (fate, _) => fate,
+        }
     }
 
     fn fate(&self, row: Parked, error: &str, counts: bool, is_final: bool) -> Fate {
@@ -418,7 +458,11 @@ mod tests {
                 now: NOW,
                 roll: 0.0,
             }
-            .retried(&[(&row, receipt.clone())]);
+            .retried(&[Tried {
+                row: &row,
+                receipt: receipt.clone(),
+                blame: Blame::Unknown { pause: Duration::ZERO },
+            }]);
             let counts = (done.unpark.len(), done.change.len(), done.dead.len(), done.left.len());
             assert_eq!(counts, expected, "{dead:?} {attempts} {receipt:?}");
         };
@@ -429,5 +473,42 @@ mod tests {
         check(Dead::Skip, 2, Receipt::Unavailable("away".into()), (0, 1, 0, 0));
         check(Dead::Skip, 0, Receipt::Rejected("never".into()), (1, 0, 1, 1));
         check(Dead::Skip, 0, Receipt::Held, (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn an_unavailable_attempt_counts_only_if_the_destination_answers_others() {
+        let pause = Duration::from_secs(2);
+        let check = |blame: Blame, attempts: u32, age_s: u64, expected: Option<(u32, Duration)>| {
+            let route = route(Ordering::Key, Dead::Skip, 3);
+            let row = Parked {
+                attempts,
+                ..fresh(&Entry {
+                    created_at: NOW - Duration::from_secs(age_s),
+                    ..entry(7, "a")
+                })
+            };
+            let done = Judge {
+                route: &route,
+                now: NOW,
+                roll: 0.0,
+            }
+            .retried(&[Tried {
+                row: &row,
+                receipt: Receipt::Unavailable("away".into()),
+                blame,
+            }]);
+            let kept = done.change.first().map(|row| (row.attempts, row.delay));
+            assert_eq!(kept, expected, "{blame:?} after {attempts} attempts, {age_s} s old");
+            assert_eq!(done.dead.len(), usize::from(expected.is_none()));
+        };
+        let second = Duration::from_secs(1);
+        check(Blame::Unknown { pause }, 2, 0, Some((2, pause)));
+        check(Blame::Unknown { pause: second / 10 }, 2, 0, Some((2, second / 10)));
+        check(Blame::Suspect { pause }, 2, 0, Some((2, pause)));
+        check(Blame::Suspect { pause: second / 10 }, 2, 0, Some((2, second)));
+        check(Blame::Entry, 1, 0, Some((2, second)));
+        check(Blame::Entry, 2, 0, None);
+        check(Blame::Unknown { pause }, 0, 3601, None);
+        check(Blame::Suspect { pause }, 0, 3601, None);
     }
 }

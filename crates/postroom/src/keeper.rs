@@ -4,30 +4,40 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sea_orm::DatabaseConnection;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cursor::{self, Holder, Lease, Shard};
-use crate::error::Result;
-use crate::outbox::{Outbox, answered_within};
+use crate::cursor::{self, Holder, Lease, Renewed, Shard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::outbox::answered_within;
 use crate::table;
+use crate::vitals::Vitals;
 
-/// The longest wait before looking whether somebody's lease has run out.
+/// The longest wait before looking for an expired lease.
 const LOOK: Duration = Duration::from_secs(1);
+/// The wait before another try at a lease whose row was locked: its own line locks it for milliseconds.
+const RENEW_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often a process that ends tries to give its leases back.
+const RELEASE_TRIES: u32 = 30;
 
 /// Keeps the leases of one process.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    outbox: Arc<dyn Outbox>,
+    /// Connections of its own: no work of a line keeps leases from being renewed.
+    db: DatabaseConnection,
     owner: String,
     ttl: Duration,
     slots: HashMap<Shard, watch::Sender<Option<Lease>>>,
+    vitals: Arc<Vitals>,
 }
 
 impl Keeper {
-    pub(crate) fn new(outbox: Arc<dyn Outbox>, owner: String, ttl: Duration) -> Self {
+    pub(crate) fn new(db: DatabaseConnection, owner: String, ttl: Duration, vitals: Arc<Vitals>) -> Self {
         Self {
-            outbox,
+            vitals,
+            db,
             owner,
             ttl,
             slots: HashMap::new(),
@@ -45,22 +55,39 @@ impl Keeper {
     /// Keeps leases until `stop`. Whoever calls it ends the lines first and then calls [`Keeper::release`].
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            self.round_in_time().await.unwrap_or_else(|error| {
+            let round = self.round_in_time().await;
+            self.vitals.renewed(round.as_ref().err());
+            let is_complete = round.unwrap_or_else(|error| {
                 tracing::warn!(
                     error = error.report(),
                     "leases could not be renewed; lines stop when theirs run out"
                 );
+                true
             });
-            stop.run_until_cancelled(tokio::time::sleep(self.pause())).await;
+            let pause = if is_complete { self.pause() } else { RENEW_AGAIN };
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
         }
     }
 
-    /// Gives every lease back, so that others need not wait for it to run out.
+    /// Gives every lease back, so that others need not wait for it to expire. Tries again while another session has locked some:
+    /// the keeper of another process does for milliseconds, while it looks for its own.
     pub(crate) async fn release(&self) -> Result<()> {
-        let tx = table::begin_own(self.outbox.db()).await?;
-        cursor::release(&tx, &self.owner).await?;
-        tx.commit().await?;
+        for _ in 0..RELEASE_TRIES {
+            if self.try_release().await? {
+                return Ok(());
+            }
+            tokio::time::sleep(RENEW_AGAIN).await;
+        }
         Ok(())
+    }
+
+    /// Gives back what is not locked; answers whether that was all.
+    async fn try_release(&self) -> Result<bool> {
+        let tx = table::begin_own(&self.db).await?;
+        cursor::release(&tx, &self.owner).await?;
+        let holders = cursor::holders(&tx).await?;
+        tx.commit().await?;
+        Ok(!holders.iter().any(|holder| self.owns(holder)))
     }
 
     fn pause(&self) -> Duration {
@@ -72,41 +99,55 @@ impl Keeper {
         self.slots.values().all(|slot| slot.borrow().is_some())
     }
 
-    /// A round that ends: a database that went away without a word would be waited for for ever.
-    async fn round_in_time(&self) -> Result<()> {
+    /// A round with a deadline, because a database may never answer.
+    async fn round_in_time(&self) -> Result<bool> {
         answered_within(self.ttl, self.round()).await?
     }
 
-    /// Renews what is ours, drops what is not any more, takes what is free.
-    async fn round(&self) -> Result<()> {
+    /// Renews the leases of this process, drops those that it has lost, takes those that are free. Answers whether each of its
+    /// own was renewed.
+    async fn round(&self) -> Result<bool> {
         let begun = Instant::now();
-        let tx = table::begin_own(self.outbox.db()).await?;
-        let (deadline, renewed) = cursor::renew(&tx, &self.owner, self.ttl).await?;
-        if self.holds_all() && renewed == self.slots.len() as u64 {
+        let tx = table::begin_own(&self.db).await?;
+        let renewed = cursor::renew(&tx, &self.owner, self.ttl).await?;
+        if self.holds_all() && renewed.shards.len() == self.slots.len() {
             tx.commit().await?;
-            self.prolong(deadline);
-            return Ok(());
+            self.prolong(renewed.deadline);
+            return Ok(true);
         }
         let holders = cursor::holders(&tx).await?;
         tx.commit().await?;
-        let is_mine = |holder: &Holder| holder.owner.as_deref() == Some(self.owner.as_str());
-        for holder in &holders {
-            let Some(slot) = self.slots.get(&holder.shard) else {
-                continue;
-            };
-            slot.send_if_modified(|lease| match is_mine(holder) {
-                true => renew(lease, holder.epoch, deadline),
-                false => lease.take().is_some(),
-            });
-        }
-        for holder in holders.iter().filter(|holder| holder.is_free && !is_mine(holder)) {
-            // What is ours must be renewed in time, whatever there is to take.
+        let is_complete = self.learn(&holders, &renewed);
+        for holder in holders.iter().filter(|holder| holder.is_free && !self.owns(holder)) {
+            // The leases that this process has must be renewed in time, however many there are to take.
             let left = (self.ttl / 3).saturating_sub(begun.elapsed());
             if !left.is_zero() {
                 self.take(&holder.shard, left).await;
             }
         }
-        Ok(())
+        Ok(is_complete)
+    }
+
+    /// Tells the lines what they have; answers whether each lease of this process was renewed.
+    fn learn(&self, holders: &[Holder], renewed: &Renewed) -> bool {
+        let mut is_complete = true;
+        for holder in holders {
+            let Some(slot) = self.slots.get(&holder.shard) else {
+                continue;
+            };
+            let is_renewed = renewed.shards.contains(&holder.shard);
+            is_complete &= is_renewed || !self.owns(holder);
+            slot.send_if_modified(|lease| match self.owns(holder) {
+                true if is_renewed => renew(lease, holder.epoch, renewed.deadline),
+                true => false, // it keeps the deadline that it has
+                false => lease.take().is_some(),
+            });
+        }
+        is_complete
+    }
+
+    fn owns(&self, holder: &Holder) -> bool {
+        holder.owner.as_deref() == Some(self.owner.as_str())
     }
 
     /// Every lease is still ours: the epoch changes only with the owner.
@@ -123,22 +164,33 @@ impl Keeper {
         };
         let taken = answered_within(patience, self.try_take(shard)).await;
         match taken.unwrap_or_else(Err) {
-            Ok(None) => {}
+            // Another process may have taken it meanwhile; then it is not free in the next round.
+            Ok(None) => self.vitals.not_taken(shard, &locked(shard)),
             Ok(lease) => {
                 slot.send_replace(lease);
             }
             Err(error) => {
+                self.vitals.not_taken(shard, &error);
                 tracing::warn!(route = %shard.route, shard = shard.number, error = error.report(), "lease could not be taken");
             }
         }
     }
 
     async fn try_take(&self, shard: &Shard) -> Result<Option<Lease>> {
-        let tx = table::begin_own(self.outbox.db()).await?;
+        let tx = table::begin_own(&self.db).await?;
         let taken = cursor::take(&tx, shard, &self.owner, self.ttl).await?;
         tx.commit().await?;
         Ok(taken)
     }
+}
+
+/// Why a lease that is free cannot be taken.
+fn locked(shard: &Shard) -> Error {
+    let says = format!(
+        "no lease of route {:?} shard {}: its row in outbox_cursor is locked by another session",
+        shard.route, shard.number
+    );
+    Error::new(ErrorKind::Unavailable, says)
 }
 
 /// Renews a lease. Whether its line must hear of it: one whose lease was running need not.

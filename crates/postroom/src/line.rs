@@ -1,6 +1,9 @@
 //! A line: the loop that works one shard of a route while this process holds its lease.
 
 mod delivery;
+mod evidence;
+mod feeding;
+mod joining;
 mod progress;
 
 use std::collections::HashSet;
@@ -11,24 +14,29 @@ use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::delivery::{all_unavailable, pair};
+use self::delivery::{Sent, all_unavailable, pair};
+use self::evidence::{Evidence, Heard};
+use self::feeding::Stage;
 use crate::backoff::Backoff;
 use crate::clock;
-use crate::cursor::{self, Lease, Move, Shard};
-use crate::destination::Receipt;
+use crate::cursor::{self, Changes, Lease, Move, Shard};
 use crate::down::{self, Side};
 use crate::error::{ErrorKind, Result};
-use crate::feed::{Feed, Slice};
-use crate::judge::Judge;
+use crate::fed::Feeding;
+use crate::feed::{Feed, Slice, weight};
+use crate::judge::{Blame, Judge, Tried};
 use crate::outbox::{Entry, Position, Pulse, answered};
 use crate::parked::{self, Parked};
 use crate::route::{Lanes, Ordering, Route};
+use crate::subscriber::HandlerPool;
 use crate::table;
 use crate::vitals::{Counts, Vitals, Worker};
 
-/// A route with this many parked rows reads no further until some are gone: memory and tables stay bounded when a
-/// destination refuses everything.
-const PARKED_MAX: u64 = 10_000;
+/// A shard that has parked this many entries reads no further until some are gone: memory and tables stay bounded when a
+/// destination refuses everything. What operators retry or replay does not count.
+pub(crate) const PARKED_MAX: u64 = 10_000;
+/// About how many bytes are delivered together: each route has so much in memory, several times if it has to be parked.
+const BATCH_BYTES: usize = 1 << 20;
 /// Parked entries tried in one turn.
 const DUE_MAX: u64 = 200;
 /// Progress over entries that were not for this route is written down this often.
@@ -45,34 +53,69 @@ pub(crate) struct Line {
     pub(crate) feed: Arc<Feed>,
     pub(crate) lease: watch::Receiver<Option<Lease>>,
     pub(crate) pulse: watch::Receiver<Pulse>,
+    pub(crate) changes: watch::Receiver<Changes>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) joined: watch::Receiver<HashSet<String>>,
+    pub(crate) handlers: HandlerPool,
+    /// How a broker feeds the route, if one does.
+    pub(crate) feeding: Option<Arc<Feeding>>,
 }
+
+/// A line spends no more than one part in so many of its time on reading its state again, however often it is changed.
+const RELOAD_SHARE: u32 = 5;
+/// Between two looks at a lane that an operator has changed and that is not in order yet.
+const LANE_WAIT: Duration = Duration::from_millis(50);
+/// A probe of a destination that may be away: one entry, and if it is unavailable one of each of so many other lanes, because one
+/// entry can be unavailable by itself.
+const PROBE_LANES: usize = 8;
 
 /// Where the work stands. Rebuilt from the database whenever there is doubt.
 #[derive(Debug)]
 struct Work {
     epoch: i64,
+    /// The database server that all this was read from.
+    server: Arc<str>,
     position: Position,
     settled: Position,
     settled_at: Instant,
     /// Delivered since then.
     unsettled: u64,
     lanes: Lanes,
-    parked: u64,
+    /// About how many rows the shard has parked by itself.
+    failed: u64,
     /// Every lane's first row is due or held.
     is_arranged: bool,
     /// How many rows were tried since.
     tried: usize,
     next_due: Option<Instant>,
     is_paused: bool,
-    signal: i64,
-    /// The destination was down: send one entry and see.
-    probing: bool,
-    /// What the store says about that.
+    /// What the route stood at when this was read.
+    version: i64,
+    /// What it stood at when `is_paused` was read.
+    pause_version: i64,
+    /// Not to be read again before.
+    reload_at: Instant,
+    /// What the store says about a destination that is down.
     down: Option<String>,
+    /// Who feeds the route now.
+    stage: Stage,
+    memory: Memory,
+}
+
+/// What a line remembers while it holds its lease, also when it reads its state again.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The log's head when the last turn began.
+    head: i64,
     /// The last turn went to parked entries; the next one is the log's, so that neither starves the other.
     retried: bool,
+    /// The destination was unavailable: send one entry and see.
+    probing: bool,
+    evidence: Evidence,
+    /// The waits between retries while nothing but `Unavailable` is answered to them.
+    pause: Backoff,
+    /// No parked entry is tried before.
+    retry_at: Option<Instant>,
 }
 
 enum Turn {
@@ -93,21 +136,6 @@ impl Line {
             self.vitals.left(&self.name);
         }
         Ok(())
-    }
-
-    /// Waits until the groups that this route awaits have joined.
-    async fn until_joined(&mut self, epoch: i64, stop: &CancellationToken) {
-        let route = Arc::clone(&self.route);
-        let is_missing = |joined: &HashSet<String>| route.awaits.iter().any(|group| !joined.contains(group));
-        if is_missing(&self.joined.borrow()) {
-            let reason = format!("waits for {} to join", route.awaits.join(", "));
-            self.vitals.behind(&self.name, Some(&reason));
-            self.record_down(epoch, &reason).await.unwrap_or_else(|error| {
-                tracing::debug!(route = %self.route.name, error = error.report(), "that it waits was not written down");
-            });
-            stop.run_until_cancelled(self.joined.wait_for(|joined| !is_missing(joined)))
-                .await;
-        }
     }
 
     /// Waits for the lease; `None` when it is time to stop.
@@ -140,9 +168,13 @@ impl Line {
             };
             match turn {
                 // What has moved while the destination is down has not reached it.
-                Ok(Turn::Moved) if work.as_ref().is_some_and(|work| work.probing) => {}
+                Ok(Turn::Moved) if work.as_ref().is_some_and(|work| work.memory.probing) => {}
                 Ok(Turn::Moved) => backoff.reset(),
-                Ok(Turn::Idle) => self.wait(work.as_ref(), stop).await,
+                Ok(Turn::Idle) => {
+                    if let Some(work) = &work {
+                        self.wait(work, stop).await;
+                    }
+                }
                 Ok(Turn::Down) => backoff.wait(stop).await,
                 Err(error) if error.kind() == ErrorKind::Deposed => {
                     tracing::warn!(route = %self.route.name, shard = self.shard.number, epoch, "deposed; stopping");
@@ -151,7 +183,7 @@ impl Line {
                 }
                 Err(error) => {
                     tracing::warn!(route = %self.route.name, shard = self.shard.number, error = error.report(), "relay turn failed");
-                    self.vitals.behind(&self.name, None);
+                    self.vitals.failed(&self.name, &error);
                     work = None; // whether a commit that failed has happened is the database's to say
                     self.feed.clear(); // and so is whether it is still the same history
                     backoff.wait(stop).await;
@@ -183,42 +215,59 @@ impl Line {
         }
     }
 
+    /// What the route stands at.
+    fn version(&self) -> i64 {
+        self.changes.borrow().version(&self.shard.route)
+    }
+
     async fn load(&self, epoch: i64) -> Result<Work> {
-        let signal = self.pulse.borrow().signal;
+        let (version, begun) = (self.version(), Instant::now());
         let tx = table::begin_own(self.feed.outbox().db()).await?;
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
+        let stage = self.stage(&tx).await?;
         let cursor = cursor::read(&tx, &self.shard).await?;
         let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
         let down = down::read(&tx, &self.shard, Side::Delivery).await?;
         let work = Work {
             epoch,
+            server: cursor.server.into(),
             position: cursor.position,
             settled: cursor.position,
             settled_at: Instant::now(),
             unsettled: 0,
             lanes: arranged.lanes,
-            parked: arranged.parked,
+            failed: arranged.failed,
             is_arranged: arranged.is_whole,
             tried: 0,
             next_due: parked::due_in(&tx, &self.shard)
                 .await?
                 .map(|wait| Instant::now() + wait),
             is_paused: cursor.is_paused,
-            signal,
-            probing: down.is_some(),
+            version,
+            pause_version: version,
+            reload_at: Instant::now() + RELOAD_SHARE * begun.elapsed(),
+            memory: Memory {
+                probing: down.is_some(),
+                ..Memory::default()
+            },
             down,
-            retried: false,
+            stage,
         };
         tx.commit().await?;
         Ok(work)
     }
 
     /// Sleeps until there may be something to do.
-    async fn wait(&mut self, work: Option<&Work>, stop: &CancellationToken) {
-        let lazy = work.filter(|work| work.position != work.settled).map(Work::settle_at);
-        let due = work.filter(|work| !work.is_paused).and_then(|work| work.next_due);
+    async fn wait(&mut self, work: &Work, stop: &CancellationToken) {
+        let lazy = (work.position != work.settled).then(|| work.settle_at());
+        let due = work.retry_at().filter(|_| !work.is_paused);
+        let changed = (self.version() != work.version).then_some(work.reload_at);
         // Without a live lease there is nothing to do in time; a renewal wakes the line.
-        let until = lazy.into_iter().chain(due).min().filter(|_| self.is_live());
+        let look = work.look_at().filter(|_| !work.is_paused);
+        let is_joining = self.feeding.is_some() && work.stage.is_joining();
+        let until = lazy.into_iter().chain(due).chain(changed).chain(look).min();
+        let until = until.filter(|_| self.is_live());
+        let (head, version) = (work.memory.head, self.version());
         let sleep = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until.into()).await,
@@ -227,21 +276,27 @@ impl Line {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            _ = self.pulse.changed() => {}
+            _ = self.pulse.wait_for(|pulse| pulse.head != head) => {}
+            _ = self.changes.wait_for(|changes| changes.version(&self.shard.route) != version) => {}
             _ = self.lease.changed() => {}
+            _ = self.joined.changed(), if is_joining => {}
             () = sleep => {}
         }
     }
 
     /// One step: what is due again, else the next slice of the log.
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
-        let signal = self.pulse.borrow_and_update().signal;
-        let is_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
-        let is_next = |work: &Work| !is_due(work) || work.tried >= parked::DUE_MAX; // those that fail again starve no others
-        if signal != work.signal || !work.is_arranged && is_next(work) {
+        work.memory.head = self.pulse.borrow().head;
+        let has_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
+        let is_next = |work: &Work| !has_due(work) || work.tried >= parked::DUE_MAX; // those that fail again starve no others
+        let is_changed = self.version() != work.version && Instant::now() >= work.reload_at;
+        if is_changed || !work.is_arranged && is_next(work) {
             self.settle_lazily(work, true).await?;
+            let memory = std::mem::take(&mut work.memory);
             *work = answered(self.load(work.epoch)).await?;
+            work.memory = memory;
         }
+        self.look_for_pause(work).await?;
         if !self.is_live() {
             return Ok(Turn::Idle); // the keeper renews or somebody else takes over
         }
@@ -249,14 +304,15 @@ impl Line {
             self.vitals.moved(&self.name, Counts::default());
             return Ok(Turn::Idle);
         }
-        let is_due = is_due(work);
-        work.retried = is_due && !work.retried;
-        let turn = match work.retried {
+        self.follow_feed(work).await?;
+        let is_due = work.is_due();
+        work.memory.retried = is_due && !work.memory.retried;
+        let turn = match work.memory.retried {
             true => self.retry_due(work).await?,
             false => self.read_on(work).await?,
         };
-        let is_at_rest = matches!(turn, Turn::Idle) && !is_due;
-        if is_at_rest || !work.probing {
+        let is_at_rest = matches!(turn, Turn::Idle) && !is_due && !work.is_retry_paused();
+        if is_at_rest || !work.memory.probing {
             self.came_up(work).await?;
         }
         Ok(if matches!(turn, Turn::Idle) && is_due {
@@ -266,15 +322,36 @@ impl Line {
         })
     }
 
+    /// A route that was changed is loaded again after a while; whether it was paused counts at once.
+    async fn look_for_pause(&self, work: &mut Work) -> Result<()> {
+        let version = self.version();
+        if version == work.pause_version {
+            return Ok(());
+        }
+        let cursor = answered(async {
+            let tx = table::look(self.feed.outbox().db()).await?;
+            let cursor = cursor::read(&tx, &self.shard).await?;
+            tx.commit().await?;
+            Ok(cursor)
+        });
+        work.is_paused = cursor.await?.is_paused;
+        work.pause_version = version;
+        Ok(())
+    }
+
     /// The next slice of the log, unless what is parked stands in its way.
     async fn read_on(&self, work: &mut Work) -> Result<Turn> {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
-        if is_stopped || work.parked >= PARKED_MAX {
-            self.vitals.behind(&self.name, None);
+        if is_stopped || work.failed >= PARKED_MAX {
+            self.vitals.behind(&self.name, work.down.as_deref());
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
-        let slice = match self.feed.read(work.position).await {
+        let reading = match work.memory.probing {
+            true => self.feed.read_anew(work.position).await,
+            false => self.feed.read(work.position).await,
+        };
+        let slice = match reading {
             Ok(slice) => slice,
             Err(error) => {
                 self.settle_lazily(work, true).await?; // what was delivered before is not to come again
@@ -294,32 +371,49 @@ impl Line {
         let mut entries: Vec<&Entry> = slice
             .entries()
             .iter()
-            .filter(|entry| self.route.reads(self.shard.number, entry))
+            .filter(|entry| self.route.reads(self.shard.number, entry, work.stage.is_fed()))
             .collect();
+        if work.reads_again() {
+            entries = answered(self.open(&entries)).await?;
+        }
         if entries.is_empty() {
             work.position = slice.next();
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Moved);
         }
-        let is_whole = entries.len() <= self.route.batch;
-        entries.truncate(self.route.batch);
+        let all = entries.len();
+        entries.truncate(batch(&entries, self.route.batch));
         let is_free = |entry: &&Entry| work.lanes.is_empty() || !work.lanes.contains(&self.route.ordering.lane(entry));
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
-        let first = if work.probing { 1 } else { send.len() };
-        let delivering = self.deliver(send.get(..first).unwrap_or(&send));
-        let (receipts, tx) = self.while_reading_ahead(slice, delivering).await?;
-        let judged = pair(&entries, &send, receipts);
-        let settlement = self.judge().page(&judged, &work.lanes);
+        let Sent {
+            entries: sent,
+            receipts,
+            tx,
+        } = match work.memory.probing {
+            true => self.probe(&mut entries, &send).await?,
+            false => self.while_reading_ahead(slice, self.deliver(send)).await?,
+        };
+        let judged = pair(&entries, &sent, receipts);
+        let mut settlement = self.judge().page(&judged, &work.lanes);
+        if settlement.down.is_some() && self.may_look_further(work, slice, entries.len() < all).await? {
+            settlement = self.judge().past(&judged, &work.lanes);
+        }
         if let Some(reason) = settlement.down {
             if tx.is_none() {
                 self.settle_lazily(work, true).await?;
             }
             drop(tx);
-            self.went_down(work, reason).await?;
+            self.vitals.behind(&self.name, Some(&reason));
+            self.is_unavailable(work, reason).await?;
             return Ok(Turn::Down);
         }
+        let answers = judged
+            .iter()
+            .filter_map(|(entry, receipt)| Some((entry.id, receipt.as_ref()?)));
+        work.memory.hear(answers);
+        work.memory.evidence.forget(&settlement.dead);
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
-            Some(_) if is_whole && settlement.settled == entries.len() => slice.next(),
+            Some(_) if settlement.settled == all => slice.next(),
             Some((last, _)) => slice.after(last.id),
             None => return Ok(Turn::Idle),
         };
@@ -330,39 +424,67 @@ impl Line {
         Ok(Turn::Moved)
     }
 
+    /// Whether a few entries that a probe found unavailable are put aside, to ask with those behind them: the slice may hold no
+    /// others, and an outage puts aside no more than these few.
+    async fn may_look_further(&self, work: &Work, slice: &Slice, has_others: bool) -> Result<bool> {
+        let memory = &work.memory;
+        if !memory.probing || self.route.ordering == Ordering::Strict || memory.evidence.unexplained() >= PROBE_LANES {
+            return Ok(false);
+        }
+        Ok(has_others || self.feed.read(slice.next()).await?.next() != slice.next())
+    }
+
     /// Tries parked entries whose time has come, each with what waits behind it.
     async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
         let (mut due, foreign) = answered(self.due(work)).await?;
-        if work.probing {
-            due.truncate(1);
+        if work.memory.probing {
+            let mut lanes = Lanes::new();
+            due.retain(|row| lanes.len() < PROBE_LANES && lanes.insert(self.route.ordering.lane(&row.entry)));
         }
         work.tried += due.len();
         if due.is_empty() && foreign.is_empty() {
+            work.next_due = work.next_due.max(Some(Instant::now() + LANE_WAIT)); // its lane is not in order yet
             return Ok(Turn::Moved);
         }
-        let send: Vec<&Entry> = due.iter().map(|row| &row.entry).collect();
-        let (receipts, tx) = self.deliver(&send).await?;
-        let now = clock::now();
-        let is_expired = due
-            .iter()
-            .any(|row| self.route.retry.is_expired(row.entry.created_at, now));
-        if let Some(reason) = all_unavailable(&receipts).filter(|_| !is_expired) {
-            drop(tx);
-            self.went_down(work, reason).await?;
-            return Ok(Turn::Down);
-        }
-        let judged: Vec<(&Parked, Receipt)> = due.iter().zip(receipts).collect();
-        let mut settlement = self.judge().retried(&judged);
-        settlement.unpark.extend(foreign.iter().map(|row| row.entry.id));
+        let send = due.iter().map(|row| &row.entry).collect();
+        let Sent { receipts, tx, .. } = self.deliver(send).await?;
+        let outage = all_unavailable(&receipts);
+        let heard = work.memory.hear(due.iter().map(|row| row.entry.id).zip(&receipts));
+        let tried: Vec<Tried<'_>> = due.iter().zip(receipts).map(|one| heard.tried(one)).collect();
+        let mut settlement = self.judge().retried(&tried);
+        work.memory.evidence.forget(&settlement.dead);
+        settlement.unpark.extend(foreign.iter().map(Parked::identity));
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
         self.settle_retried(work, tx, settlement).await?;
+        if let Some(reason) = outage {
+            self.pause_retries(work, &heard, reason).await?;
+        }
         Ok(Turn::Moved)
+    }
+
+    /// Nothing but `Unavailable` was answered to what was retried: unless the entries themselves are to blame, it may be an outage.
+    /// The log goes on meanwhile, with one entry to see.
+    async fn pause_retries(&self, work: &mut Work, heard: &Heard, reason: String) -> Result<()> {
+        if heard.blames.values().any(|blame| *blame == Blame::Entry) {
+            return Ok(());
+        }
+        work.memory.retry_at = Some(Instant::now() + heard.pause);
+        match heard
+            .blames
+            .values()
+            .all(|blame| matches!(blame, Blame::Suspect { .. }))
+        {
+            true => work.memory.probing = true,
+            false => self.is_unavailable(work, reason).await?,
+        }
+        Ok(())
     }
 
     /// Parked entries whose time has come, and those among them that are not for this route.
     async fn due(&self, work: &mut Work) -> Result<(Vec<Parked>, Vec<Parked>)> {
         let tx = table::look(self.feed.outbox().db()).await?;
-        let mut due = parked::due(&tx, &self.shard, self.route.ordering, self.due_max()).await?;
+        let limit = DUE_MAX.min(self.route.batch as u64);
+        let mut due = parked::due(&tx, &self.shard, self.route.ordering, limit).await?.rows;
         let foreign = self.foreign(&tx, &mut due).await?;
         work.next_due = parked::due_in(&tx, &self.shard)
             .await?
@@ -384,10 +506,6 @@ impl Line {
         Ok(due.extract_if(.., |row| replayed.contains(&row.entry.id)).collect())
     }
 
-    fn due_max(&self) -> u64 {
-        DUE_MAX.min(self.route.batch as u64)
-    }
-
     fn judge(&self) -> Judge<'_> {
         Judge {
             route: &self.route,
@@ -397,13 +515,41 @@ impl Line {
     }
 }
 
+/// Pure: how many of these entries are delivered together.
+fn batch(entries: &[&Entry], rows_max: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&&Entry| {
+        let is_first = bytes == 0;
+        bytes += weight(entry);
+        is_first || bytes <= BATCH_BYTES
+    };
+    entries.iter().take(rows_max).take_while(fits).count()
+}
+
 impl Work {
+    /// When a parked entry is to be tried again.
+    fn retry_at(&self) -> Option<Instant> {
+        self.next_due.max(self.next_due.and(self.memory.retry_at))
+    }
+
+    /// Whether a parked entry is to be tried again now.
+    fn is_due(&self) -> bool {
+        self.retry_at().is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Whether there is something to retry that was unavailable.
+    fn is_retry_paused(&self) -> bool {
+        self.next_due.is_some() && self.memory.retry_at.is_some()
+    }
+
     /// From where the cursor is to where it should be.
     fn step(&self, to: Position) -> Move {
         Move {
             epoch: self.epoch,
+            server: Arc::clone(&self.server),
             from: self.settled,
             to,
+            is_fed: self.stage.is_fed(),
         }
     }
 

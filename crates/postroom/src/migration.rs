@@ -1,13 +1,19 @@
 //! Numbered migrations: applied once, in order, by one process at a time, and never edited after release.
 
+mod mysql;
+mod statement;
+
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, Statement};
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::{self, Table};
 
 /// One step of a schema. `up` and `down` may hold several statements.
+///
+/// MySQL and MariaDB commit at each statement that changes the schema. There a step that broke off begins again at its first
+/// statement: what it made of the schema it finds again, what changes rows must be repeatable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Migration {
     /// Its place in the order, starting at 1.
@@ -56,13 +62,21 @@ async fn up_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration], migrat
     if known.contains(&migration.number) {
         return Ok(false);
     }
-    tx.execute_unprepared(migration.up).await.map_err(|source| {
-        Error::db(
-            format!("migrate {owner} up to {:04}_{}", migration.number, migration.name),
-            source,
-        )
-    })?;
-    record(tx, owner, migration).await?;
+    let failed = |source: DbErr| {
+        let doing = format!("migrate {owner} up to {:04}_{}", migration.number, migration.name);
+        match mysql::advice(&source) {
+            Some(advice) => Error::caused(ErrorKind::Failed, format!("{doing}: {advice}"), source),
+            None => Error::db(doing, source),
+        }
+    };
+    if tx.get_database_backend() == DbBackend::MySql {
+        mysql::up(tx, owner, migration, failed).await?;
+        record(tx, owner, migration).await?;
+        mysql::end(tx, owner, migration).await?;
+    } else {
+        tx.execute_unprepared(migration.up).await.map_err(failed)?;
+        record(tx, owner, migration).await?;
+    }
     Ok(true)
 }
 
@@ -72,6 +86,10 @@ async fn down_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration]) -> R
     let Some(newest) = all.iter().rev().find(|migration| known.contains(&migration.number)) else {
         return Ok(None);
     };
+    let is_mysql = tx.get_database_backend() == DbBackend::MySql;
+    if is_mysql {
+        mysql::begin_down(tx, owner, newest).await?;
+    }
     forget(tx, owner, newest.number).await?;
     tx.execute_unprepared(newest.down).await.map_err(|source| {
         Error::db(
@@ -79,13 +97,18 @@ async fn down_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration]) -> R
             source,
         )
     })?;
+    if is_mysql {
+        mysql::end(tx, owner, newest).await?;
+    }
     Ok(Some(*newest))
 }
 
-/// What of `owner`'s migrations is not applied yet.
+/// What of `owner`'s migrations is not applied yet. Writes nothing: a user that may only read can ask.
 pub async fn pending(db: &DatabaseConnection, owner: &str, all: &[Migration]) -> Result<Vec<Migration>> {
-    prepare(db).await?;
-    let known = recorded(db, owner).await?;
+    let known = match has_record_table(db).await? {
+        true => recorded(db, owner).await?,
+        false => Vec::new(),
+    };
     refuse_newer(owner, &known, all)?;
     Ok(all
         .iter()
@@ -116,6 +139,23 @@ pub fn script(backend: DbBackend, owners: &[(&str, &[Migration])]) -> String {
     script
 }
 
+async fn has_record_table(db: &DatabaseConnection) -> Result<bool> {
+    let backend = db.get_database_backend();
+    let sql = match backend {
+        DbBackend::Postgres => "select 1 as one where to_regclass('postroom.migration') is not null",
+        DbBackend::MySql => {
+            "select 1 as one from information_schema.tables \
+             where table_schema = database() and table_name = 'postroom_migration'"
+        }
+        _ => "select 1 as one from sqlite_master where type = 'table' and name = 'postroom_migration'",
+    };
+    let row = db
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await
+        .map_err(|source| Error::db("look for the migration table", source))?;
+    Ok(row.is_some())
+}
+
 async fn prepare(db: &DatabaseConnection) -> Result<()> {
     let tx = table::begin(db).await?;
     tx.execute_unprepared(record_table(db.get_database_backend()))
@@ -134,6 +174,13 @@ fn record_table(backend: DbBackend) -> &'static str {
     .trim_end()
 }
 
+/// The lock's name on MySQL: of at most 64 letters, and without `md5`, which MySQL 9.6 does not have.
+macro_rules! mysql_lock {
+    () => {
+        "concat('postroom.migration.', left(sha2(database(), 256), 32))"
+    };
+}
+
 /// One migrator at a time. SQLite's immediate transaction is the lock itself; MySQL commits at every DDL statement, so its
 /// lock belongs to the session and must be given back.
 async fn lock(tx: &DatabaseTransaction) -> Result<()> {
@@ -145,7 +192,7 @@ async fn lock(tx: &DatabaseTransaction) -> Result<()> {
                 .map_err(doing)?;
         }
         DbBackend::MySql => {
-            let sql = "select get_lock(concat('postroom.migration.', md5(database())), 60) = 1 as is_locked";
+            let sql = concat!("select get_lock(", mysql_lock!(), ", 60) = 1 as is_locked");
             let row = tx
                 .query_one_raw(Statement::from_string(DbBackend::MySql, sql))
                 .await
@@ -165,7 +212,7 @@ async fn lock(tx: &DatabaseTransaction) -> Result<()> {
 
 async fn unlock(tx: &DatabaseTransaction) -> Result<()> {
     if tx.get_database_backend() == DbBackend::MySql {
-        let statement = "do release_lock(concat('postroom.migration.', md5(database())))";
+        let statement = concat!("do release_lock(", mysql_lock!(), ")");
         tx.execute_unprepared(statement)
             .await
             .map_err(|source| Error::db("let other migrators go on", source))?;

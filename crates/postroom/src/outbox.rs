@@ -30,8 +30,13 @@ use crate::migration::Migration;
 ///    passed it, which it never does for a registered cursor.
 #[async_trait]
 pub trait Outbox: fmt::Debug + Send + Sync {
-    /// The database, for everything that is only tables.
+    /// The database, for everything that is only tables. The application and its modules share these connections.
     fn db(&self) -> &DatabaseConnection;
+
+    /// A new pool of at most `connections_max` connections, opened on demand. Work that is blocked there takes no connection
+    /// from any other pool. A connection that does not answer when it is taken or given back is closed within seconds. (A
+    /// store whose database has one writer at a time answers the one pool there is.)
+    fn pool(&self, connections_max: u32) -> DatabaseConnection;
 
     /// The platform's tables on this database, oldest first.
     fn migrations(&self) -> &'static [Migration];
@@ -55,15 +60,26 @@ pub trait Outbox: fmt::Debug + Send + Sync {
 /// What only the database itself can tell about how the outbox is doing.
 #[async_trait]
 pub trait Inspect: Outbox {
-    /// Roughly how many entries stand between `after` and the head.
+    /// Roughly how many committed entries stand ahead of `after`, also those that no pulse has made readable yet.
     async fn backlog(&self, after: Position) -> Result<u64>;
 
     /// Open transactions that hold back reading or retention, oldest first.
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>>;
+
+    /// Committed entries that no pulse has made readable yet, at most `limit`, with numbers that they may lose when they come
+    /// into the log. None, where a commit makes them readable.
+    async fn not_yet_readable(&self, _limit: usize) -> Result<Vec<Entry>> {
+        Ok(Vec::new())
+    }
+
+    /// What this database user may not see, and the privilege that would show it.
+    async fn hidden(&self) -> Result<Option<Hidden>> {
+        Ok(None)
+    }
 }
 
 /// Longer than any statement of ours should take.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Does what a database has to answer, and gives up one that has vanished without a word.
 pub async fn answered<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -79,7 +95,7 @@ pub(crate) async fn answered_within<T>(patience: Duration, work: impl Future<Out
 }
 
 /// About how many bytes of payload one page holds; a single larger event still comes through.
-pub const PAGE_BYTES: usize = 8 << 20;
+pub const PAGE_BYTES: usize = 2 << 20;
 
 /// An event in the outbox.
 #[derive(Clone, Debug, Serialize)]
@@ -100,7 +116,8 @@ pub struct Entry {
 pub struct Position {
     /// The window's lower border, where a store reads in windows.
     pub from: i64,
-    /// The window's upper border while inside one, otherwise 0.
+    /// The window's upper border while inside one, otherwise 0. A store without windows may keep something else here; it takes
+    /// no part in the order of positions.
     pub to: i64,
     /// The last entry taken, inside the window.
     pub id: i64,
@@ -109,6 +126,12 @@ pub struct Position {
 impl Position {
     /// Before the first entry.
     pub const START: Self = Self { from: 0, to: 0, id: 0 };
+
+    /// Whether a reader that has come here has read everything up to what [`Outbox::head`] once answered. For no other pair of
+    /// positions the answer means anything.
+    pub(crate) fn has_reached(self, head: Self) -> bool {
+        (self.from, self.id) >= (head.from, head.id)
+    }
 }
 
 impl fmt::Display for Position {
@@ -184,6 +207,15 @@ pub struct Prune {
     pub archive: bool,
 }
 
+/// What a database does not show to this user.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hidden {
+    /// What cannot be seen.
+    pub what: String,
+    /// What to grant.
+    pub next: String,
+}
+
 /// A transaction of somebody's that stays open.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpenTransaction {
@@ -195,6 +227,20 @@ pub struct OpenTransaction {
     pub query: String,
     /// Whether it has written anything: only then it can hold back events of its own.
     pub has_written: bool,
+    /// How many other sessions wait for a lock that it holds.
+    pub blocks: u64,
+    /// Whether it holds locks that others may need. A relay does not wait for locked rows, so nobody may be seen waiting.
+    pub holds_locks: bool,
+}
+
+impl OpenTransaction {
+    /// A transaction that holds locks for longer may be why leases are not renewed.
+    const HOLDS_LONG_S: f64 = 5.0;
+
+    /// Whether it may be the cause of routes that stand still.
+    pub fn is_suspect(&self) -> bool {
+        self.blocks > 0 || self.holds_locks && self.age_s > Self::HOLDS_LONG_S
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::broker::{Broker, Letter, Subscription};
+use crate::broker::{Broker, Letter, Risk, Subscription};
 use crate::destination::Destination;
 use crate::envelope::Mode;
 use crate::error::Result;
@@ -37,6 +37,10 @@ impl Prefixed {
 
 #[async_trait]
 impl Broker for Prefixed {
+    fn name(&self) -> String {
+        format!("{}#{}", self.broker.name(), self.prefix)
+    }
+
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         self.broker.publisher(topic.prefixed(&self.prefix), mode)
     }
@@ -52,5 +56,9 @@ impl Broker for Prefixed {
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
         self.broker.waiting(&self.own(group), &self.owns(topics)).await
+    }
+
+    async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
+        self.broker.risks(&self.own(group), &self.owns(topics)).await
     }
 }

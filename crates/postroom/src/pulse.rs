@@ -7,9 +7,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::cursor::Changes;
 use crate::error::Result;
+use crate::fault::Fault;
 use crate::nudge;
-use crate::outbox::{Outbox, Pulse};
+use crate::outbox::{Outbox, Pulse, answered_within};
 use crate::task;
 use crate::vitals::Vitals;
 
@@ -17,6 +19,8 @@ use crate::vitals::Vitals;
 const BUSY: Duration = Duration::from_millis(3);
 /// Between two looks when nothing has come for a while: with the leases' renewal, under two queries a second.
 const IDLE: Duration = Duration::from_millis(750);
+/// New entries do not wait longer for the news of what operators have changed.
+const CHANGES_MAX: Duration = Duration::from_secs(5);
 
 /// Publishes what each pulse finds.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub(crate) struct Heart {
     news: watch::Sender<Pulse>,
     /// A scheduled event is due. Lines need not hear of it: it is news for them when it is in the log.
     due: watch::Sender<()>,
+    changes: watch::Sender<Changes>,
     vitals: Arc<Vitals>,
 }
 
@@ -34,6 +39,7 @@ impl Heart {
             outbox,
             news: watch::Sender::new(Pulse::default()),
             due: watch::Sender::new(()),
+            changes: watch::Sender::default(),
             vitals,
         }
     }
@@ -47,6 +53,11 @@ impl Heart {
         self.due.subscribe()
     }
 
+    /// Hears which routes were changed.
+    pub(crate) fn subscribe_changes(&self) -> watch::Receiver<Changes> {
+        self.changes.subscribe()
+    }
+
     /// Beats until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         let mut backoff = Backoff::default();
@@ -58,7 +69,8 @@ impl Heart {
             let pulse = match self.pulse().await {
                 Ok(pulse) => pulse,
                 Err(error) => {
-                    tracing::warn!(error = error.report(), "the store does not answer");
+                    self.vitals.silenced(&error);
+                    tracing::warn!(error = error.report(), "{}", Fault::of(&error).advice());
                     backoff.wait(stop).await;
                     continue;
                 }
@@ -76,7 +88,28 @@ impl Heart {
 
     async fn pulse(&self) -> Result<Pulse> {
         let outbox = Arc::clone(&self.outbox);
-        task::to_end(async move { outbox.pulse().await }).await
+        let pulse = task::to_end(async move { outbox.pulse().await }).await?;
+        let known = self.news.borrow().signal;
+        if pulse.signal == known {
+            return Ok(pulse);
+        }
+        // Read once for all lines, and before they hear of the signal.
+        match answered_within(CHANGES_MAX, Changes::read(self.outbox.db(), pulse.signal))
+            .await
+            .unwrap_or_else(Err)
+        {
+            Ok(changes) => {
+                self.changes.send_modify(|known| *known = known.then(changes));
+                Ok(pulse)
+            }
+            Err(error) => {
+                tracing::debug!(
+                    error = error.report(),
+                    "which routes were changed is read with the next pulse"
+                );
+                Ok(Pulse { signal: known, ..pulse })
+            }
+        }
     }
 
     /// Tells whoever must know; answers whether something has happened since the last pulse. That something is still due is no
@@ -135,6 +168,10 @@ mod tests {
     impl Outbox for Overdue {
         fn db(&self) -> &DatabaseConnection {
             &self.db
+        }
+
+        fn pool(&self, _connections_max: u32) -> DatabaseConnection {
+            self.db.clone()
         }
 
         fn migrations(&self) -> &'static [Migration] {

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use sea_orm::DatabaseConnection;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -12,19 +14,31 @@ use crate::backoff::Backoff;
 use crate::consumer::{Consumer, Joined};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::Fault;
+use crate::fed::{self, Feeding};
 use crate::feed::Feed;
 use crate::inbox;
 use crate::job::{Job, JobRunner};
 use crate::keeper::Keeper;
 use crate::line::Line;
-use crate::outbox::{Outbox, Position, answered};
+use crate::migration::Migration;
+use crate::outbox::{Outbox, Page, Position, Prune, Pulse, answered};
 use crate::pulse::Heart;
 use crate::replay;
 use crate::route::{BATCH_MAX, Route, Source, Start, To};
 use crate::schedule;
-use crate::subscriber::{Handling, Idempotency, Subscriber};
+use crate::subscriber::{HandlerPool, Handling, Idempotency, Subscriber};
 use crate::table;
 use crate::vitals::{Vitals, Worker};
+
+/// Most connections for the transactions of handlers. Lines beyond that number share them.
+const HANDLER_CONNECTIONS_MAX: u32 = 64;
+/// For progress, parked entries, jobs: transactions of milliseconds.
+const OWN_CONNECTIONS: u32 = 8;
+/// One renews; the others are spare, while a connection that does not answer is given up.
+const LEASE_CONNECTIONS: u32 = 4;
+/// By so much a handler's transaction must end before the lease of a paused process does.
+const WAKE_UP: Duration = Duration::from_secs(1);
 
 /// Delivers what the outbox holds. Run as many as you like on one database: each route shard is worked by one at a time.
 ///
@@ -101,8 +115,8 @@ impl Relay {
     }
 
     /// Works until `stop`, then finishes what has begun. Its leases go back as soon as no line works any more, whatever jobs are
-    /// still under way. A database that is away is waited for; only a
-    /// mistake in the routes ends it early.
+    /// still under way. A database that is away, or has no tables yet, is waited for ([`Vitals::troubles`] and the log say what to
+    /// do); only a mistake in the routes ends it early.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         self.check()?;
         let stop = stop.child_token();
@@ -110,48 +124,36 @@ impl Relay {
             return Ok(());
         }
         let owner = owner();
-        let heart = Arc::new(Heart::new(Arc::clone(&self.outbox), Arc::clone(&self.vitals)));
-        let feed = Arc::new(Feed::new(Arc::clone(&self.outbox)));
-        let mut keeper = Keeper::new(Arc::clone(&self.outbox), owner.clone(), self.lease_ttl);
-        let joined = Joined::default();
+        let parts = self.parts();
+        let leases = self.outbox.pool(LEASE_CONNECTIONS);
+        let mut keeper = Keeper::new(leases, owner.clone(), self.lease_ttl, self.vitals());
         let mut lines = JoinSet::new();
-        for route in self.routes.into_iter().map(Arc::new) {
-            if let Some(consumer) = Consumer::of(&route, &self.outbox, &heart, &self.vitals, &joined) {
+        let feedings = feedings(&self.routes);
+        for (route, feeding) in self.routes.into_iter().map(Arc::new).zip(feedings) {
+            let feeding = feeding.map(Arc::new);
+            if let Some(consumer) = Consumer::of(&route, feeding.as_ref(), &parts) {
                 lines.spawn(consumer.run(stop.clone()));
             }
             for number in 0..route.shards {
-                let shard = Shard {
-                    route: route.name.clone(),
-                    number,
-                };
-                let line = Line {
-                    name: Worker {
-                        route: route.name.clone(),
-                        shard: (route.shards > 1).then_some(number),
-                        is_consumer: false,
-                    },
-                    route: Arc::clone(&route),
-                    lease: keeper.slot(shard.clone()),
-                    shard,
-                    feed: Arc::clone(&feed),
-                    pulse: heart.subscribe(),
-                    vitals: Arc::clone(&self.vitals),
-                    joined: joined.subscribe(),
-                };
+                let line = parts.line((&route, feeding.clone()), number, &mut keeper);
                 lines.spawn(line.run(stop.clone()));
             }
         }
         let runner = JobRunner {
-            outbox: self.outbox,
+            outbox: Arc::clone(&parts.outbox),
             owner,
-            pulse: heart.subscribe(),
-            due: heart.subscribe_due(),
+            pulse: parts.heart.subscribe(),
+            due: parts.heart.subscribe_due(),
             signal: 0,
         };
         let mut jobs = JoinSet::new();
-        for job in self.jobs.into_iter().chain([schedule::job(), replay::job()]) {
-            jobs.spawn(runner.clone().run(job, stop.clone()));
+        for job in self.jobs {
+            jobs.spawn(runner.clone().run(job, Arc::clone(&self.outbox), stop.clone()));
         }
+        for job in [schedule::job(), replay::job()] {
+            jobs.spawn(runner.clone().run(job, Arc::clone(&parts.outbox), stop.clone()));
+        }
+        let heart = Arc::clone(&parts.heart);
         let leased = async {
             // The heart and the keeper outlive the lines: what has begun is finished under a renewed lease.
             let after_lines = CancellationToken::new();
@@ -170,6 +172,32 @@ impl Relay {
         // A job that takes long keeps nobody from the leases: it has none.
         let (lines, jobs) = tokio::join!(leased, drain(jobs, &stop));
         lines.and(jobs)
+    }
+
+    fn parts(&self) -> Parts {
+        let own: Arc<dyn Outbox> = Arc::new(OwnConnections::beside(Arc::clone(&self.outbox)));
+        Parts {
+            heart: Arc::new(Heart::new(Arc::clone(&own), Arc::clone(&self.vitals))),
+            feed: Arc::new(Feed::new(Arc::clone(&own))),
+            outbox: own,
+            vitals: Arc::clone(&self.vitals),
+            joined: Joined::default(),
+            handlers: self.handler_pool(),
+        }
+    }
+
+    fn handler_pool(&self) -> HandlerPool {
+        let lines = self.routes.iter().map(|route| match (&route.to, &route.from) {
+            (To::Destination(_), _) => 0,
+            (To::Subscriber(_), Source::Outbox) => route.shards,
+            (To::Subscriber(_), Source::Broker { .. }) => route.shards + 1, // and its consumer
+        });
+        let connections = lines.sum::<u32>().clamp(1, HANDLER_CONNECTIONS_MAX);
+        HandlerPool {
+            transactions: self.outbox.pool(connections),
+            errands: self.outbox.db().clone(),
+            wait_max: self.lease_ttl.saturating_sub(WAKE_UP).max(WAKE_UP),
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -217,6 +245,7 @@ impl Relay {
             if let Source::Broker { topics, .. } = &route.from {
                 check_consumer(route, topics)?;
             }
+            check_filter(route)?;
             check_errand(route)?;
             check_numbers(route)?;
         }
@@ -230,7 +259,11 @@ impl Relay {
             match answered(self.try_register()).await {
                 Ok(()) => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
-                Err(error) => tracing::warn!(error = error.report(), "routes could not be registered yet"),
+                Err(error) => {
+                    self.vitals.silenced(&error);
+                    let advice = Fault::of(&error).advice();
+                    tracing::warn!(error = error.report(), "routes could not be registered yet: {advice}");
+                }
             }
             backoff.wait(stop).await;
         }
@@ -238,20 +271,151 @@ impl Relay {
     }
 
     async fn try_register(&self) -> Result<()> {
+        let mut new = HashSet::new();
         for route in &self.routes {
-            let start = match route.start {
-                Start::Beginning => Position::START,
-                Start::Head => {
-                    self.outbox.pulse().await?;
-                    self.outbox.head().await?
-                }
-            };
+            if self.is_registered(route).await? {
+                continue;
+            }
+            let start = self.start(route).await?;
             let tx = table::begin_own(self.outbox.db()).await?;
             cursor::register(&tx, &route.name, route.shards, start).await?;
             tx.commit().await?;
+            new.insert(route.name.as_str());
+        }
+        self.begin_fed(&new).await
+    }
+
+    /// Writes nothing: a session that has locked a row of one route keeps no other route from its start.
+    async fn is_registered(&self, route: &Route) -> Result<bool> {
+        let tx = table::begin_own(self.outbox.db()).await?;
+        let is_registered = cursor::is_registered(&tx, &route.name, route.shards).await?;
+        tx.commit().await?;
+        Ok(is_registered)
+    }
+
+    /// Where a new route begins. Only a new route asks for the head: on MySQL the answer can take seconds when the process that
+    /// numbers events has just died.
+    async fn start(&self, route: &Route) -> Result<Position> {
+        match route.start {
+            Start::Beginning => Ok(Position::START),
+            Start::Head => {
+                self.outbox.pulse().await?;
+                self.outbox.head().await
+            }
+        }
+    }
+
+    /// A group that is new, and gets everything from publishers that are new too and begin at the beginning, has nothing to read
+    /// in the log first.
+    async fn begin_fed(&self, new: &HashSet<&str>) -> Result<()> {
+        for (route, feeding) in self.routes.iter().zip(feedings(&self.routes)) {
+            let Some(feeding) = feeding.filter(|feeding| !feeding.publishers.is_empty()) else {
+                continue;
+            };
+            let mut publishers = self
+                .routes
+                .iter()
+                .filter(|other| feeding.publishers.contains(&other.name));
+            let is_new = |route: &Route| new.contains(route.name.as_str());
+            if is_new(route) && publishers.all(|other| is_new(other) && other.start == Start::Beginning) {
+                let tx = table::begin_own(self.outbox.db()).await?;
+                fed::begin(&tx, &route.name, &feeding.mark).await?;
+                tx.commit().await?;
+            }
         }
         Ok(())
     }
+}
+
+/// What the lines and consumers of a relay share.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// With connections of the relay's own.
+    pub(crate) outbox: Arc<dyn Outbox>,
+    pub(crate) heart: Arc<Heart>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) joined: Joined,
+    pub(crate) handlers: HandlerPool,
+}
+
+impl Parts {
+    fn line(&self, (route, feeding): (&Arc<Route>, Option<Arc<Feeding>>), number: u32, keeper: &mut Keeper) -> Line {
+        let shard = Shard {
+            route: route.name.clone(),
+            number,
+        };
+        let name = Worker {
+            route: route.name.clone(),
+            shard: (route.shards > 1).then_some(number),
+            is_consumer: false,
+        };
+        let lease = keeper.slot(shard.clone());
+        self.vitals.follow(&name, lease.clone());
+        Line {
+            name,
+            route: Arc::clone(route),
+            lease,
+            shard,
+            feed: Arc::clone(&self.feed),
+            pulse: self.heart.subscribe(),
+            changes: self.heart.subscribe_changes(),
+            vitals: Arc::clone(&self.vitals),
+            joined: self.joined.subscribe(),
+            handlers: self.handlers.clone(),
+            feeding,
+        }
+    }
+}
+
+/// The outbox as the parts of a relay see it: with a pool of their own, which no application and no handler can use up.
+#[derive(Debug)]
+struct OwnConnections {
+    outbox: Arc<dyn Outbox>,
+    db: DatabaseConnection,
+}
+
+impl OwnConnections {
+    fn beside(outbox: Arc<dyn Outbox>) -> Self {
+        let db = outbox.pool(OWN_CONNECTIONS);
+        Self { outbox, db }
+    }
+}
+
+#[async_trait]
+impl Outbox for OwnConnections {
+    fn db(&self) -> &DatabaseConnection {
+        &self.db
+    }
+
+    fn pool(&self, connections_max: u32) -> DatabaseConnection {
+        self.outbox.pool(connections_max)
+    }
+
+    fn migrations(&self) -> &'static [Migration] {
+        self.outbox.migrations()
+    }
+
+    async fn pulse(&self) -> Result<Pulse> {
+        self.outbox.pulse().await
+    }
+
+    async fn read(&self, after: Position, limit: usize) -> Result<Page> {
+        self.outbox.read(after, limit).await
+    }
+
+    async fn head(&self) -> Result<Position> {
+        self.outbox.head().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<u64> {
+        self.outbox.prune(prune).await
+    }
+}
+
+/// How each of these routes is fed.
+fn feedings(routes: &[Route]) -> Vec<Option<Feeding>> {
+    routes.iter().map(|route| Feeding::of(route, routes)).collect()
 }
 
 /// Waits for the end of all parts; one that fails stops the others.
@@ -282,6 +446,13 @@ fn check_numbers(route: &Route) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+fn check_filter(route: &Route) -> Result<()> {
+    route.filter.check().map_err(|error| {
+        let says = format!("route or subscriber {:?}: {error}", route.name);
+        Error::invalid(says)
+    })
 }
 
 fn check_errand(route: &Route) -> Result<()> {

@@ -3,19 +3,24 @@
 //! A replay parks the entries it selects, a few each second; the route's own line then delivers them like any entry that is
 //! due again, in order with what is new on their keys.
 
+mod operate;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rand::seq::SliceRandom as _;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, QueryResult};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::audit;
+use crate::bounded::{self, Bounded};
 use crate::clock::stamp;
 use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
+use crate::feed::weight;
 use crate::inbox;
 use crate::job::{Job, When};
 use crate::outbox::{Entry, Outbox};
@@ -23,8 +28,16 @@ use crate::parked::{self, Parked, Parking};
 use crate::route::Filter;
 use crate::table::{self, Table, json_value, read_entry};
 
+pub use operate::{Listed, Preview, cancel, list, preview};
+
 /// Entries parked in one step.
 const STEP: u32 = 500;
+/// About how many bytes that may be.
+const STEP_BYTES: usize = 4 << 20;
+/// How long a process that dies keeps others from going on.
+const CLAIM: Duration = Duration::from_secs(10);
+/// How long one run goes on; the next one follows within a second.
+const RUN: Duration = Duration::from_secs(3);
 /// Entries looked at in one statement.
 const LOOK: u64 = 5_000;
 /// A step looks no longer than this for entries of its range; the next one goes on there.
@@ -59,6 +72,30 @@ pub struct Range {
     pub aggregate_id: Option<String>,
 }
 
+impl Range {
+    /// Whether it takes the whole history.
+    pub fn is_whole(&self) -> bool {
+        let Self {
+            from_id,
+            to_id,
+            from_time,
+            to_time,
+            types,
+            aggregate_type,
+            aggregate_id,
+        } = self;
+        let has_bound = from_id.is_some() || to_id.is_some() || from_time.is_some() || to_time.is_some();
+        !has_bound && types.is_empty() && aggregate_type.is_none() && aggregate_id.is_none()
+    }
+
+    fn filter(&self) -> Filter {
+        match self.types.as_slice() {
+            [] => Filter::all(),
+            types => Filter::any_of(types.to_vec()),
+        }
+    }
+}
+
 /// An order to replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -75,10 +112,23 @@ pub struct Replay {
 
 /// Begins a replay of what the route has passed already; a relay carries it out. Answers its number.
 pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<i64> {
+    outbox.pulse().await?;
+    let (first, last) = reachable(outbox, replay).await?;
+    let tx = table::begin_own(outbox.db()).await?;
+    cursor::lock(&tx, &replay.route).await?;
+    let replay_id = insert(&tx, replay, (first, last), actor).await?;
+    let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
+    audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
+    cursor::signal(&tx, &replay.route).await?;
+    tx.commit().await?;
+    Ok(replay_id)
+}
+
+/// The first and the last entry of the range that the route has passed already.
+async fn reachable(outbox: &dyn Outbox, replay: &Replay) -> Result<(i64, i64)> {
     if replay.per_second == 0 {
         return Err(Error::invalid("per_second is 0; give at least 1"));
     }
-    outbox.pulse().await?;
     let unread = first_unread(outbox, &replay.route).await?;
     let (first, last) = bounds(outbox.db(), &replay.range).await?;
     // What the route has still to read would overtake its own predecessors.
@@ -89,14 +139,7 @@ pub async fn start(outbox: &dyn Outbox, replay: &Replay, actor: &str) -> Result<
             replay.route
         )));
     }
-    let tx = table::begin_own(outbox.db()).await?;
-    cursor::lock(&tx, &replay.route).await?;
-    let replay_id = insert(&tx, replay, (first, last), actor).await?;
-    let detail = serde_json::json!({ "replay_id": replay_id, "range": replay.range, "again": replay.again });
-    audit::record(&tx, actor, "replay.start", &replay.route, &detail).await?;
-    cursor::signal(&tx).await?;
-    tx.commit().await?;
-    Ok(replay_id)
+    Ok((first, last))
 }
 
 /// The first entry that some shard of the route has not read; `None` when all stand at the head.
@@ -235,9 +278,14 @@ struct Running {
 }
 
 pub(crate) fn job() -> Job {
-    Job::new("replay", When::Signalled, |outbox: Arc<dyn Outbox>| async move {
-        let mut steps = 0;
-        for replay in running(outbox.db()).await? {
+    let work = |outbox: Arc<dyn Outbox>| async move {
+        let (begun, mut steps) = (Instant::now(), 0);
+        let mut replays = running(outbox.db()).await?;
+        replays.shuffle(&mut rand::rng()); // so that none is always the last
+        for replay in replays {
+            if begun.elapsed() > RUN {
+                break;
+            }
             match step(outbox.db(), &replay).await {
                 Ok(()) => steps += 1,
                 // One that cannot go on must not keep the others from it.
@@ -247,7 +295,10 @@ pub(crate) fn job() -> Job {
             }
         }
         Ok(steps)
-    })
+    };
+    let mut job = Job::new("replay", When::Signalled, work);
+    job.timeout = CLAIM;
+    job
 }
 
 async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
@@ -287,8 +338,12 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<()> {
     if parked_rows(db, &replay.route).await? > PARKED_MAX {
         return Ok(());
     }
-    let found = search(db, replay).await?;
-    let entries = read(db, &found.ids).await?;
+    let mut found = search(db, replay).await?;
+    let Bounded { rows: entries, is_cut } = read(db, &found.ids).await?;
+    if let Some(last) = entries.last().filter(|_| is_cut) {
+        found.next_id = last.id;
+        found.ids.retain(|id| *id <= last.id);
+    }
     let tx = table::begin_own(db).await?;
     if !entries.is_empty() {
         park(&tx, replay, entries).await?;
@@ -321,10 +376,7 @@ async fn search(db: &DatabaseConnection, replay: &Running) -> Result<Found> {
 }
 
 async fn look(db: &DatabaseConnection, replay: &Running, found: &mut Found, wanted: usize) -> Result<()> {
-    let filter = match replay.range.types.as_slice() {
-        [] => Filter::all(),
-        types => Filter::any_of(types.to_vec()),
-    };
+    let filter = replay.range.filter();
     let tx = table::look(db).await?;
     let until = reach(&tx, found.next_id, replay.until_id).await?;
     let mut select = Query::select();
@@ -372,21 +424,26 @@ async fn reach(tx: &DatabaseTransaction, from: i64, until: i64) -> Result<i64> {
     Ok(last.unwrap_or(until))
 }
 
-async fn read(db: &DatabaseConnection, ids: &[i64]) -> Result<Vec<Entry>> {
+async fn read(db: &DatabaseConnection, ids: &[i64]) -> Result<Bounded<Entry>> {
     let tx = table::look(db).await?;
     let backend = tx.get_database_backend();
-    let mut select = table::select_events(backend);
-    select
-        .columns(["id", "created_at"])
-        .from(table::named(&tx, Table::Outbox))
-        .and_where(Expr::col("id").is_in(ids.iter().copied()))
-        .order_by("id", Order::Asc);
-    let rows = tx
-        .query_all(&select)
-        .await
-        .map_err(|source| Error::db("read what to replay", source))?;
+    let select = |ids: &[i64]| {
+        let mut select = table::select_events(backend);
+        select
+            .columns(["id", "created_at"])
+            .from(table::named(&tx, Table::Outbox))
+            .and_where(Expr::col("id").is_in(ids.iter().copied()))
+            .order_by("id", Order::Asc);
+        select
+    };
+    let read = |row: &QueryResult| {
+        let entry = read_entry(row, backend, "id")?;
+        let weight = weight(&entry);
+        Ok((entry, weight))
+    };
+    let entries = bounded::read(&tx, ids, STEP_BYTES, select, read).await?;
     tx.commit().await?;
-    rows.iter().map(|row| read_entry(row, backend, "id")).collect()
+    Ok(entries)
 }
 
 /// Parks entries. The cursor rows are locked, so that no line settles meanwhile; the signal makes the lines put what is
@@ -413,9 +470,9 @@ async fn park(tx: &DatabaseTransaction, replay: &Running, entries: Vec<Entry>) -
             route: replay.route.clone(),
             number,
         };
-        parked::insert(tx, &shard, parked::REPLAY, &rows).await?;
+        parked::insert(tx, &shard, &parked::origin_of(replay.replay_id), &rows).await?;
     }
-    cursor::signal(tx).await
+    cursor::signal(tx, &replay.route).await
 }
 
 fn waiting(entry: Entry) -> Parked {
@@ -461,6 +518,7 @@ async fn progress(tx: &DatabaseTransaction, replay: &Running, found: &Found) -> 
         .value("state", state)
         .value("parked", Expr::col("parked").add(parked))
         .and_where(Expr::col("replay_id").eq(replay.replay_id))
+        .and_where(Expr::col("next_id").eq(replay.next_id)) // another process may have gone on
         .and_where(Expr::col("state").eq("running"));
     let written = tx
         .execute(&update)

@@ -71,7 +71,8 @@ impl Retry {
 }
 
 impl Delays {
-    fn after(&self, attempts: u32, roll: f64) -> Duration {
+    /// The wait after the `attempts`-th attempt. `roll` in `0..1` spreads it.
+    pub(crate) fn after(&self, attempts: u32, roll: f64) -> Duration {
         match self {
             Self::Fixed(delay) => *delay,
             Self::Exponential { first, max } => {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::Broker;
 use crate::destination::Destination;
+use crate::error::{Error, Result};
 use crate::event::Key;
 use crate::outbox::Entry;
 use crate::retry::Retry;
@@ -41,8 +42,8 @@ pub struct Route {
     pub batch: usize,
     /// Into how many parts its keys are cut, each with its own lease and cursor, to be worked side by side.
     pub shards: u32,
-    /// Groups of the same relay that must have joined their broker before this route delivers: some brokers keep nothing for
-    /// a group they do not know yet.
+    /// Groups of the same relay that read what this route publishes. It waits for those that are new to join their broker, 15
+    /// seconds at most: some brokers keep nothing for a group they do not know yet.
     pub awaits: Vec<String>,
 }
 
@@ -65,11 +66,11 @@ impl Route {
     }
 
     /// Whether this shard of the route delivers the entry when it meets it in the log. A route that a broker feeds follows
-    /// the log all the same: it delivers what the broker does not bring, and holds back no retention.
-    pub(crate) fn reads(&self, shard: u32, entry: &Entry) -> bool {
+    /// the log all the same: it delivers what the broker does not bring, and everything while the broker does not feed it yet.
+    pub(crate) fn reads(&self, shard: u32, entry: &Entry, is_fed: bool) -> bool {
         let is_brought = match &self.from {
-            Source::Outbox => false,
-            Source::Broker { brings, .. } => brings.matches(&entry.event.event_type),
+            Source::Broker { brings, .. } if is_fed => brings.matches(&entry.event.event_type),
+            Source::Outbox | Source::Broker { .. } => false,
         };
         !is_brought
             && self.filter.matches(&entry.event.event_type)
@@ -194,6 +195,27 @@ impl Filter {
         self
     }
 
+    /// The patterns of this filter that may match something that the other matches, sorted.
+    pub(crate) fn relevant_to(&self, other: &Self) -> Vec<String> {
+        let may_match = |pattern: &&String| pattern.contains('*') || other.matches(pattern);
+        let mut relevant: Vec<String> = self.0.iter().filter(may_match).cloned().collect();
+        relevant.sort();
+        relevant
+    }
+
+    /// Refuses patterns that could never match what their author meant: empty ones, segments such as `order*`, and `**` before
+    /// the end.
+    pub fn check(&self) -> Result<()> {
+        let wanted = "write event types such as \"shop.order.*\" or \"shop.**\"; * is one whole segment, ** the rest and comes last";
+        match self.0.iter().find(|pattern| !is_pattern(pattern)) {
+            Some(wrong) => Err(Error::invalid(format!(
+                "the pattern {wrong:?} matches no event type; {wanted}"
+            ))),
+            None if self.0.is_empty() => Err(Error::invalid(format!("there is no pattern; {wanted}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether an event type matches.
     pub fn matches(&self, event_type: &str) -> bool {
         self.0.iter().any(|pattern| matches(pattern, event_type))
@@ -204,6 +226,21 @@ impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(", "))
     }
+}
+
+fn is_pattern(pattern: &str) -> bool {
+    let mut segments = pattern.split('.').peekable();
+    while let Some(segment) = segments.next() {
+        let is_sound = match segment {
+            "*" => true,
+            "**" => segments.peek().is_none(),
+            name => !name.is_empty() && !name.contains('*'),
+        };
+        if !is_sound {
+            return false;
+        }
+    }
+    true
 }
 
 fn matches(pattern: &str, event_type: &str) -> bool {
@@ -222,6 +259,18 @@ fn matches(pattern: &str, event_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_that_can_match_nothing_is_refused() {
+        for pattern in ["**", "*", "shop.order.*", "shop.*.paid.v1", "shop.**", "PaymentFailed"] {
+            assert!(Filter::any_of([pattern]).check().is_ok(), "{pattern}");
+        }
+        for pattern in ["", "shop.order*", "a.**.b", "shop.", ".shop", "a..b", "***"] {
+            let error = Filter::any_of(["shop.**", pattern]).check().unwrap_err();
+            assert!(error.to_string().contains(&format!("{pattern:?}")), "{error}");
+        }
+        assert!(Filter::any_of([""; 0]).check().is_err());
+    }
 
     #[test]
     fn patterns_match_by_segment() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, LockBehavior, LockType, Order, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
 
 use crate::clock::db_now;
@@ -38,8 +38,8 @@ pub(crate) fn job() -> Job {
     job
 }
 
-/// Moves what is due; answers how many. One that is cancelled at the same moment is released or cancelled, never both:
-/// whoever deletes its row decides.
+/// Moves what is due; answers how many. A row that another transaction has locked is left for the next time: an application
+/// that is cancelling it delays no other event. So one that is cancelled is never released as well.
 async fn release(db: &DatabaseConnection) -> Result<u64> {
     let tx = table::begin_own(db).await?;
     let backend = tx.get_database_backend();
@@ -49,28 +49,24 @@ async fn release(db: &DatabaseConnection) -> Result<u64> {
         .and_where(Expr::col("due_at").lte(db_now(backend)))
         .order_by("due_at", Order::Asc)
         .order_by("event_id", Order::Asc)
-        .limit(BATCH);
+        .limit(BATCH)
+        .lock_with_behavior(LockType::Update, LockBehavior::SkipLocked);
     let rows = tx
         .query_all(&select)
         .await
         .map_err(|source| Error::db("read what is due", source))?;
-    let mut due: Vec<Event> = rows.iter().map(|row| read_event(row, backend)).collect::<Result<_>>()?;
-    let found = due.len() as u64;
-    let mut released = Vec::with_capacity(due.len());
-    for event in due.drain(..) {
-        let mut delete = Query::delete();
-        delete
-            .from_table(table::named(&tx, Table::Scheduled))
-            .and_where(Expr::col("event_id").eq(uuid_value(backend, event.id)));
-        let deleted = tx
-            .execute(&delete)
-            .await
-            .map_err(|source| Error::db("take a due event off the schedule", source))?;
-        if deleted.rows_affected() == 1 {
-            released.push(event);
-        }
+    let due: Vec<Event> = rows.iter().map(|row| read_event(row, backend)).collect::<Result<_>>()?;
+    if due.is_empty() {
+        return Ok(0);
     }
-    emit::insert(&tx, &released).await?;
+    let mut delete = Query::delete();
+    delete
+        .from_table(table::named(&tx, Table::Scheduled))
+        .and_where(Expr::col("event_id").is_in(due.iter().map(|event| uuid_value(backend, event.id))));
+    tx.execute(&delete)
+        .await
+        .map_err(|source| Error::db("take due events off the schedule", source))?;
+    emit::insert(&tx, &due).await?;
     tx.commit().await?;
-    Ok(found)
+    Ok(due.len() as u64)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, TransactionTrait};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, TransactionTrait};
 use tracing::Instrument;
 
 use crate::broker::Broker;
@@ -20,10 +20,10 @@ use crate::errand::Errand;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
-use crate::outbox::{ANSWER_MAX, Entry, answered_within};
+use crate::outbox::{Entry, answered_within};
 use crate::retry::Retry;
 use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
-use crate::table;
+use crate::table::{self, Limits};
 use crate::trace::{self, Step};
 use crate::upcast::{Upcaster, upcast};
 
@@ -33,6 +33,10 @@ const BATCH: usize = 500;
 const CHUNK: usize = 100;
 /// A chunk that has worked this long is committed: slow handlers commit event by event, fast ones a hundred at once.
 const CHUNK_TIME: Duration = Duration::from_millis(50);
+/// How long a step of the platform's own may take inside a handler's transaction; the server ends a lock wait before.
+const STEP_MAX: Duration = Duration::from_secs(15);
+/// How long a handler's statement waits for a lock, at most. The chunk is run again then.
+const LOCK_MAX: Duration = Duration::from_secs(10);
 /// How often a chunk is run again at once when the database chose it as the victim of a deadlock.
 const RERUNS: u32 = 3;
 
@@ -222,23 +226,42 @@ impl Subscriber {
         }
     }
 
+    /// Handles entries of a route that a broker feeds: what is handled is recorded also for a subscriber that needs no inbox, so
+    /// that the route knows how far everything has come.
+    pub(crate) async fn handle_recorded(
+        &self,
+        pool: &HandlerPool,
+        entries: &[&Entry],
+    ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+        let (receipts, tx) = self.handle(pool, entries).await?;
+        if self.idempotency != Idempotency::Inbox {
+            let handled = entries.iter().zip(&receipts);
+            let handled = handled.filter(|(_, receipt)| matches!(receipt, Receipt::Delivered));
+            let keys: Vec<String> = handled.map(|(entry, _)| self.idempotency_key(&entry.event)).collect();
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            inbox::record_again(&tx, &keys).await?;
+        }
+        Ok((receipts, tx))
+    }
+
     /// Handles the first of these entries (at least one) and answers them, with the transaction that holds the effects still
     /// open: the caller adds its progress and commits. (That of errands holds none.)
     pub(crate) async fn handle(
         &self,
-        db: &DatabaseConnection,
+        pool: &HandlerPool,
         entries: &[&Entry],
     ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+        let db = &pool.transactions;
         if let Handling::Errand(errand) = &self.handling {
-            let receipts = self.run_errands(db, &**errand, entries).await;
+            let receipts = self.run_errands(&pool.errands, &**errand, entries).await;
             return Ok((receipts, table::begin_own(db).await?));
         }
+        let limits = pool.limits(self.timeout);
         let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
         let mut reruns = 0;
         loop {
-            let tx = table::begin_limited(db, Some(self.timeout + Duration::from_secs(1))).await?;
-            let handling = answered_within(CHUNK_TIME + self.timeout + ANSWER_MAX, self.handle_chunk(&tx, chunk));
-            let failure = match handling.await.unwrap_or_else(|silent| Err(Failure::first(silent))) {
+            let tx = table::begin_limited(db, Some(limits)).await?;
+            let failure = match self.handle_chunk(&tx, chunk).await {
                 Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
                 Err(failure) => failure,
             };
@@ -257,25 +280,18 @@ impl Subscriber {
     /// Handles a chunk inside a savepoint; answers how many entries. Releasing the savepoint fails when a handler has
     /// swallowed an error that ended the transaction, or broken a deferred constraint: then nobody's effect is kept.
     async fn handle_chunk(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
-        let savepoint = tx
-            .begin()
-            .await
-            .map_err(|source| Failure::first(Error::db("begin a chunk", source)))?;
+        let begun = step("begin a chunk", tx.begin()).await;
+        let savepoint = begun.map_err(Failure::first)?;
         let handled = self.handle_entries(&savepoint, entries).await?;
-        let broken = |source| Failure {
-            at: handled / 2, // nobody knows which of them it was: halve until one stands alone
-            error: Error::db(
-                "keep the effects of a chunk (a handler may have swallowed an error)",
-                source,
-            ),
-        };
-        if tx.get_database_backend() == DbBackend::Postgres {
-            savepoint
-                .execute_unprepared("set constraints all immediate")
-                .await
-                .map_err(broken)?;
-        }
-        savepoint.commit().await.map_err(broken)?;
+        let doing = "keep the effects of a chunk (a handler may have swallowed an error)";
+        let kept = step(doing, async {
+            if tx.get_database_backend() == DbBackend::Postgres {
+                savepoint.execute_unprepared("set constraints all immediate").await?;
+            }
+            savepoint.commit().await
+        });
+        // The database does not say which of them broke it: halve until one stands alone.
+        kept.await.map_err(|error| Failure { at: handled / 2, error })?;
         Ok(handled)
     }
 
@@ -283,7 +299,10 @@ impl Subscriber {
     async fn handle_entries(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
         let keys: Vec<String> = entries.iter().map(|entry| self.idempotency_key(&entry.event)).collect();
         let mut known = match self.idempotency {
-            Idempotency::Inbox => inbox::known(tx, &keys).await.map_err(Failure::first)?,
+            Idempotency::Inbox => answered_within(STEP_MAX, inbox::known(tx, &keys))
+                .await
+                .flatten()
+                .map_err(Failure::first)?,
             Idempotency::Upsert | Idempotency::Natural => HashSet::new(),
         };
         for (entry, _) in entries.iter().zip(&keys).filter(|(_, key)| known.contains(*key)) {
@@ -299,8 +318,8 @@ impl Subscriber {
             }
         };
         if self.idempotency == Idempotency::Inbox {
-            let recorded = inbox::record(tx, &fresh).await;
-            recorded.map_err(|error| Failure { at: handled / 2, error })?;
+            let recorded = answered_within(STEP_MAX, inbox::record(tx, &fresh)).await;
+            recorded.flatten().map_err(|error| Failure { at: handled / 2, error })?;
         }
         Ok(handled)
     }
@@ -359,7 +378,7 @@ impl Subscriber {
         Ok((entries.len(), fresh))
     }
 
-    fn idempotency_key(&self, event: &Event) -> String {
+    pub(crate) fn idempotency_key(&self, event: &Event) -> String {
         format!("{}:{}", self.group, event.id)
     }
 
@@ -379,12 +398,41 @@ impl Subscriber {
     }
 }
 
+/// A step of the platform's own inside a handler's transaction.
+async fn step<T>(doing: &str, work: impl Future<Output = Result<T, DbErr>>) -> Result<T> {
+    let done = answered_within(STEP_MAX, work).await?;
+    done.map_err(|source| Error::db(doing, source))
+}
+
 /// Rolls back, but does not wait for a statement that hangs: dropping the transaction ends it too.
 async fn roll_back(tx: DatabaseTransaction) {
     match tokio::time::timeout(Duration::from_secs(5), tx.rollback()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "rolling back a handler's transaction failed"),
         Err(_elapsed) => tracing::debug!("rolling back a handler's transaction takes long; its connection is given up"),
+    }
+}
+
+/// The connections that subscribers of a relay work with.
+#[derive(Clone, Debug)]
+pub(crate) struct HandlerPool {
+    /// For the transactions of handlers: one connection for each line, so that a line whose handler is blocked takes none from
+    /// another.
+    pub(crate) transactions: DatabaseConnection,
+    /// For errands, which begin transactions of their own.
+    pub(crate) errands: DatabaseConnection,
+    /// How long the server lets a handler's transaction be idle or wait for a lock. It is shorter than the lease: a process
+    /// that is paused inside a transaction must not hold its locks longer than its lease.
+    pub(crate) wait_max: Duration,
+}
+
+impl HandlerPool {
+    fn limits(&self, timeout: Duration) -> Limits {
+        Limits {
+            idle: self.wait_max.min(timeout + Duration::from_secs(1)),
+            lock: self.wait_max.min(LOCK_MAX),
+            statement: timeout,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::clock::{read_stamp, stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::outbox::{Entry, answered};
+use crate::outbox::{Entry, answered, answered_within};
 use crate::{stored, task};
 
 /// A table of the platform.
@@ -43,6 +43,8 @@ pub enum Table {
     Job,
     /// A counter that operators move to make relays look.
     Signal,
+    /// The same for each route: only its own lines read their state again.
+    RouteChange,
     /// Archived entries.
     Audit,
     /// What operators did.
@@ -67,6 +69,7 @@ impl Table {
             Self::Replay => "outbox_replay",
             Self::Job => "outbox_job",
             Self::Signal => "outbox_signal",
+            Self::RouteChange => "outbox_route_change",
             Self::Audit => "audit_events",
             Self::AdminAudit => "admin_audit",
             Self::Alert => "alert",
@@ -89,18 +92,33 @@ pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
     begin_limited(db, None).await
 }
 
-/// How long a transaction of the platform's own may stand idle.
-const IDLE_MAX: Duration = Duration::from_secs(5);
-
-/// Begins a transaction of the platform's own, which others may have to wait for.
-pub(crate) async fn begin_own(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
-    begin_limited(db, Some(IDLE_MAX)).await
+/// How long the server lets a transaction wait. The server, not the client, ends what takes too long: a client that gives up
+/// leaves its statement, its locks and its connection behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Between two statements. A process that is paused or cut off inside a transaction keeps its locks this long.
+    pub(crate) idle: Duration,
+    /// For a lock of another transaction.
+    pub(crate) lock: Duration,
+    /// For one statement. MySQL has no such limit; there only lock waits end.
+    pub(crate) statement: Duration,
 }
 
-/// Begins a transaction that the server ends after `idle` without a statement. A process that is paused (or cut off) inside
-/// a transaction keeps its locks; so whoever takes over is not held up. MySQL 8 has no such setting; SQLite's lock belongs
-/// to the process.
-pub(crate) async fn begin_limited(db: &DatabaseConnection, idle: Option<Duration>) -> Result<DatabaseTransaction> {
+/// The platform's own transactions: short, and other transactions may wait for them. A statement ends before
+/// [`answered`] gives up waiting for it.
+const OWN: Limits = Limits {
+    idle: Duration::from_secs(5),
+    lock: Duration::from_secs(5),
+    statement: Duration::from_secs(15),
+};
+
+/// Begins a transaction of the platform's own.
+pub(crate) async fn begin_own(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+    begin_limited(db, Some(OWN)).await
+}
+
+/// Begins a transaction with limits. On SQLite there are none: its one lock belongs to the process.
+pub(crate) async fn begin_limited(db: &DatabaseConnection, limits: Option<Limits>) -> Result<DatabaseTransaction> {
     let backend = db.get_database_backend();
     let mut options = TransactionOptions::default();
     match backend {
@@ -109,34 +127,51 @@ pub(crate) async fn begin_limited(db: &DatabaseConnection, idle: Option<Duration
         _ => {}
     }
     let tx = begin_whole(db, options).await?;
-    if let Some(statement) = limit_statement(backend, idle) {
+    if let Some(statement) = limit_statement(backend, limits) {
         let limiting = async {
             let limited = tx.execute_unprepared(&statement).await;
-            limited.map_err(|source| Error::db("limit an idle transaction", source))
+            limited.map_err(|source| Error::db("limit a transaction", source))
         };
         answered(limiting).await?;
     }
     Ok(tx)
 }
 
+/// A pool's own limit for handing out a connection, and a round trip on it. No transaction waits for a lock to begin.
+const BEGIN_MAX: Duration = Duration::from_secs(15);
+
+/// Begins to the end even when the caller is dropped, unless the database does not answer in time.
 async fn begin_whole(db: &DatabaseConnection, options: TransactionOptions) -> Result<DatabaseTransaction> {
     let db = db.clone();
-    answered(task::to_end(async move {
+    let begin = async move {
         let begun = db.begin_with_options(options).await;
         begun.map_err(|source| Error::db("begin a transaction", source))
-    }))
-    .await
+    };
+    task::to_end(async move { answered_within(BEGIN_MAX, begin).await? }).await
 }
 
-/// MariaDB's limit belongs to the session, which goes back to the pool with it: a transaction without one says so too.
-fn limit_statement(backend: DbBackend, idle: Option<Duration>) -> Option<String> {
-    let seconds = idle.map(|idle| Ord::max(idle.as_secs(), 1).to_string());
-    match backend {
-        DbBackend::Postgres => seconds.map(|s| format!("set local idle_in_transaction_session_timeout = '{s}s'")),
-        DbBackend::MySql => Some(format!(
-            "set session lock_wait_timeout = @@lock_wait_timeout /*M!100300 , session idle_transaction_timeout = {} */",
-            seconds.as_deref().unwrap_or("default")
+/// PostgreSQL's limits end with the transaction; its isolation is set because a database may have another default. Those of
+/// MySQL and MariaDB belong to the session, which goes back to the pool with them: a transaction without limits resets them.
+/// MySQL ends an idle session instead of an idle transaction.
+fn limit_statement(backend: DbBackend, limits: Option<Limits>) -> Option<String> {
+    let seconds = |limit: Duration| Ord::max(limit.as_secs(), 1).to_string();
+    match (backend, limits) {
+        (DbBackend::Postgres, Some(limits)) => Some(format!(
+            "set transaction isolation level read committed; set local idle_in_transaction_session_timeout = {}; \
+             set local lock_timeout = {}; set local statement_timeout = {}",
+            limits.idle.as_millis(),
+            limits.lock.as_millis(),
+            limits.statement.as_millis(),
         )),
+        (DbBackend::MySql, limits) => {
+            let value = |of: fn(Limits) -> Duration| limits.map_or("default".to_owned(), |limits| seconds(of(limits)));
+            let (idle, lock, statement) = (value(|l| l.idle), value(|l| l.lock), value(|l| l.statement));
+            Some(format!(
+                "set session lock_wait_timeout = {lock}, session innodb_lock_wait_timeout = {lock} \
+                 /*M!100300 , session idle_transaction_timeout = {idle}, session max_statement_time = {statement} */ \
+                 /*!80000 , session wait_timeout = {idle} */"
+            ))
+        }
         _ => None,
     }
 }
@@ -148,6 +183,19 @@ pub(crate) async fn look(db: &DatabaseConnection) -> Result<DatabaseTransaction>
 
 /// Payload bytes in one statement: every server takes that much by default.
 const STATEMENT_BYTES: usize = 4 << 20;
+
+/// Which server, and which database of it, answers a statement. A standby that takes over is another server; so is one that was
+/// restarted, where the database tells. SQLite's file is one server for ever.
+pub(crate) fn server(backend: DbBackend) -> Expr {
+    Expr::cust(match backend {
+        DbBackend::Postgres => {
+            "concat(extract(epoch from pg_postmaster_start_time()), '/', \
+             (select oid from pg_database where datname = current_database()))"
+        }
+        DbBackend::MySql => "concat_ws(':', @@hostname, @@port, @@server_id)",
+        _ => "''",
+    })
+}
 
 /// Cuts items into runs for one statement each, by number and by bytes; a single larger one goes alone.
 pub(crate) fn batches<T>(items: &[T], rows_max: usize, bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {

@@ -42,6 +42,16 @@ impl Upcaster {
         }
     }
 
+    /// The type it takes.
+    pub fn from(&self) -> &str {
+        &self.from
+    }
+
+    /// The type it makes of it.
+    pub fn to(&self) -> &str {
+        &self.to
+    }
+
     fn apply(&self, event: &Event) -> Result<Event> {
         let payload = (self.change)(event.decode()?);
         let payload = serde_json::value::to_raw_value(&payload).map_err(|source| {

@@ -1,17 +1,106 @@
 //! Vitals: how each line of a relay is doing, for health checks that mean progress and for metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::cursor::{Lease, Shard};
+use crate::error::Error;
+use crate::fault::Fault;
+
+/// How long the store may leave a relay without an answer.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+/// A free lease that could not be taken is tried again within seconds, unless another process has taken it.
+const RETAKEN_MAX: Duration = Duration::from_secs(10);
+/// How long a line may fail because of the store. Its first failure may itself have taken ten seconds.
+const FAILING_MAX: Duration = Duration::from_secs(5);
+/// How long entries may wait without progress for another reason: three times the time in which another relay takes over.
+const BEHIND_MAX: Duration = Duration::from_secs(30);
 
 /// How a relay's lines are doing. Shared with whoever answers health checks.
 #[derive(Debug, Default)]
 pub struct Vitals {
     workers: Mutex<BTreeMap<Worker, Vital>>,
-    pulse: Mutex<Option<Instant>>,
+    store: Mutex<Store>,
+}
+
+/// How the store answers.
+#[derive(Debug, Default)]
+struct Store {
+    answered_at: Option<Instant>,
+    /// Why it does not answer now.
+    pulse: Option<Failure>,
+    /// Why leases cannot be renewed now.
+    leases: Option<Failure>,
+    /// Free leases that cannot be taken.
+    takes: HashMap<Shard, Takes>,
+}
+
+/// Free leases that cannot be taken, again and again.
+#[derive(Clone, Debug)]
+struct Takes {
+    since: Instant,
+    last: Instant,
+    failure: Failure,
+}
+
+/// An error of the store that lasts.
+#[derive(Clone, Debug)]
+struct Failure {
+    fault: Fault,
+    says: String,
+}
+
+impl Store {
+    /// Why free leases have not been taken for too long: no line works, and none can lapse.
+    fn lasting_takes(&self) -> Option<Failure> {
+        let is_lasting = |takes: &&Takes| takes.last.elapsed() < RETAKEN_MAX && takes.since.elapsed() > SILENT_MAX;
+        self.takes.values().find(is_lasting).map(|takes| takes.failure.clone())
+    }
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        Self {
+            fault: Fault::of(error),
+            says: error.report(),
+        }
+    }
+}
+
+/// What keeps a process from being ready. Causes come before their consequences.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// The store fails.
+    Store {
+        /// Why.
+        fault: Fault,
+        /// In the store's own words.
+        says: String,
+    },
+    /// The store does not answer.
+    Silent {
+        /// Since when; none, if it never has.
+        since: Option<Duration>,
+    },
+    /// Leases have run out here that no other process has taken.
+    Lapsed {
+        /// Which lines had them.
+        lines: Vec<String>,
+        /// How long ago the first ran out.
+        since: Duration,
+    },
+    /// Entries wait without progress.
+    Behind {
+        /// Where.
+        line: String,
+        /// For how long.
+        since: Duration,
+    },
 }
 
 /// Who moves entries: the line of a route's shard, or the consumer of a group.
@@ -62,7 +151,34 @@ struct Vital {
     behind_since: Option<Instant>,
     /// Why the destination cannot be reached.
     down: Option<String>,
+    /// Why the store does not let it go on.
+    failure: Option<Failure>,
+    /// The lease, as the keeper tells of it.
+    lease: Option<watch::Receiver<Option<Lease>>>,
     counts: Counts,
+}
+
+impl Vital {
+    /// For how long its lease has run out, unless it was given back or taken by another process.
+    fn lapsed(&self) -> Option<Duration> {
+        let lease = (*self.lease.as_ref()?.borrow())?;
+        let lapsed = Instant::now().checked_duration_since(lease.deadline)?;
+        (!lapsed.is_zero()).then_some(lapsed)
+    }
+
+    fn behind(&self) -> Option<Duration> {
+        self.behind_since.map(|since| since.elapsed())
+    }
+
+    /// Whether entries have waited for too long, and the destination is not the reason.
+    fn is_stuck(&self) -> bool {
+        let patience = if self.failure.is_some() {
+            FAILING_MAX
+        } else {
+            BEHIND_MAX
+        };
+        self.down.is_none() && self.behind().is_some_and(|behind| behind > patience)
+    }
 }
 
 /// A line as a health check shows it.
@@ -109,34 +225,72 @@ impl Vitals {
 
     /// How long ago the store last answered; none, if it never has.
     pub fn pulse_age(&self) -> Option<Duration> {
-        let pulse = *self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
-        pulse.map(|at| at.elapsed())
+        self.store().answered_at.map(|at| at.elapsed())
     }
 
-    /// What keeps this process from being ready: the store unreachable, or entries that wait although their destination is up.
-    pub fn troubles(&self, patience: Duration) -> Vec<String> {
-        let mut troubles = Vec::new();
-        match self.pulse_age() {
-            None => troubles.push("the store has not answered yet".to_owned()),
-            Some(age) if age > patience => {
-                troubles.push(format!("the store has not answered for {:.0} s", age.as_secs_f64()));
-            }
-            Some(_) => {}
+    /// What keeps this process from being ready, causes first: the store fails or is silent, leases have lapsed, entries wait
+    /// although their destination is up.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let (mut failures, mut troubles) = (Vec::new(), Vec::new());
+        let since = self.pulse_age();
+        if since.is_none_or(|since| since > SILENT_MAX) {
+            failures.extend(self.store().pulse.clone());
+            troubles.push(Trouble::Silent { since });
         }
-        for line in self.lines() {
-            if line.down.is_none() && line.behind_s.is_some_and(|behind| behind > patience.as_secs_f64()) {
-                let behind = line.behind_s.unwrap_or_default();
-                troubles.push(format!(
-                    "{}: entries wait for {behind:.0} s without progress",
-                    line.name
-                ));
-            }
+        failures.extend(self.store().lasting_takes());
+        let workers = self.workers();
+        let lapsed: Vec<(String, Duration)> = workers
+            .iter()
+            .filter_map(|(worker, vital)| Some((worker.to_string(), vital.lapsed()?)))
+            .collect();
+        if let Some(since) = lapsed.iter().map(|(_, since)| *since).max() {
+            failures.extend(self.store().leases.clone());
+            let lines = lapsed.into_iter().map(|(line, _)| line).collect();
+            troubles.push(Trouble::Lapsed { lines, since });
         }
-        troubles
+        for (worker, vital) in workers.iter().filter(|(_, vital)| vital.is_shown && vital.is_stuck()) {
+            failures.extend(vital.failure.clone());
+            let (line, since) = (worker.to_string(), vital.behind().unwrap_or_default());
+            troubles.push(Trouble::Behind { line, since });
+        }
+        causes(failures).into_iter().chain(troubles).collect()
     }
 
     pub(crate) fn pulsed(&self) {
-        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut store = self.store();
+        store.answered_at = Some(Instant::now());
+        store.pulse = None;
+    }
+
+    /// The store does not answer.
+    pub(crate) fn silenced(&self, error: &Error) {
+        self.store().pulse = Some(Failure::of(error));
+    }
+
+    /// Leases were renewed, or could not be.
+    pub(crate) fn renewed(&self, failure: Option<&Error>) {
+        self.store().leases = failure.map(Failure::of);
+    }
+
+    /// A free lease could not be taken.
+    pub(crate) fn not_taken(&self, shard: &Shard, error: &Error) {
+        let (now, failure) = (Instant::now(), Failure::of(error));
+        let takes = &mut self.store().takes;
+        let known = takes.get(shard).filter(|takes| takes.last.elapsed() < RETAKEN_MAX);
+        let since = known.map_or(now, |takes| takes.since);
+        let last = now;
+        takes.insert(shard.clone(), Takes { since, last, failure });
+    }
+
+    /// Follows the lease of a line.
+    pub(crate) fn follow(&self, worker: &Worker, lease: watch::Receiver<Option<Lease>>) {
+        self.change(worker, |vital| vital.lease = Some(lease));
+    }
+
+    /// The store does not let it go on.
+    pub(crate) fn failed(&self, worker: &Worker, error: &Error) {
+        self.behind(worker, None);
+        self.change(worker, |vital| vital.failure = Some(Failure::of(error)));
     }
 
     /// There is such a worker; it stands by.
@@ -155,6 +309,7 @@ impl Vitals {
             vital.is_shown = true;
             vital.behind_since = None;
             vital.down = None;
+            vital.failure = None;
             vital.counts += done;
         });
     }
@@ -169,15 +324,16 @@ impl Vitals {
             vital.is_shown = true;
             vital.behind_since.get_or_insert_with(Instant::now);
             vital.down = down.map(str::to_owned);
+            vital.failure = None;
         });
     }
 
     /// It works no longer, here. What it has done stays counted.
     pub(crate) fn left(&self, worker: &Worker) {
         self.change(worker, |vital| {
-            let counts = vital.counts;
             *vital = Vital {
-                counts,
+                counts: vital.counts,
+                lease: vital.lease.take(),
                 ..Vital::default()
             };
         });
@@ -193,8 +349,48 @@ impl Vitals {
         }
     }
 
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn workers(&self) -> MutexGuard<'_, BTreeMap<Worker, Vital>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Each fault once, the plainest first: many lines fail for one reason.
+fn causes(mut failures: Vec<Failure>) -> Vec<Trouble> {
+    failures.sort_by_key(|failure| failure.fault);
+    failures.dedup_by_key(|failure| failure.fault);
+    let trouble = |failure: Failure| Trouble::Store {
+        fault: failure.fault,
+        says: failure.says,
+    };
+    failures.into_iter().map(trouble).collect()
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store { fault, says } => write!(f, "{}: {says}", fault.advice()),
+            Self::Silent { since: None } => f.write_str("the store has not answered yet"),
+            Self::Silent { since: Some(since) } => {
+                write!(f, "the store has not answered for {:.0} s", since.as_secs_f64())
+            }
+            Self::Lapsed { lines, since } => write!(
+                f,
+                "leases ran out {:.0} s ago and could not be renewed: {}",
+                since.as_secs_f64(),
+                lines.join(", ")
+            ),
+            Self::Behind { line, since } => {
+                write!(
+                    f,
+                    "{line}: entries wait for {:.0} s without progress",
+                    since.as_secs_f64()
+                )
+            }
+        }
     }
 }
 
@@ -255,5 +451,80 @@ mod tests {
             (true, 6),
             "a counter that falls back would be taken for a restart"
         );
+    }
+
+    fn line(route: &str) -> Worker {
+        Worker {
+            route: route.to_owned(),
+            shard: None,
+            is_consumer: false,
+        }
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_is_told_and_its_cause_comes_first() {
+        let vitals = Vitals::default();
+        let lease = |deadline| Lease { epoch: 1, deadline };
+        let (keeper, held) = watch::channel(Some(lease(Instant::now() + Duration::from_secs(10))));
+        vitals.pulsed();
+        vitals.follow(&line("orders"), held);
+        vitals.works(&line("orders"));
+        assert_eq!(vitals.troubles(), [], "the lease is held");
+        vitals.renewed(Some(&Error::invalid("renew: database or disk is full")));
+        assert_eq!(vitals.troubles(), [], "one renewal that fails is no trouble");
+        keeper.send_replace(Some(lease(Instant::now() - Duration::from_secs(3))));
+        let troubles: Vec<String> = vitals.troubles().iter().map(Trouble::to_string).collect();
+        assert!(troubles[0].starts_with("the database's disk is full"), "{troubles:?}");
+        assert!(
+            troubles[1].contains("orders") && troubles[1].contains("leases ran out"),
+            "{troubles:?}"
+        );
+        vitals.left(&line("orders"));
+        assert_eq!(
+            vitals.troubles().len(),
+            2,
+            "a line that stopped has still lost its lease"
+        );
+        keeper.send_replace(None);
+        assert_eq!(vitals.troubles(), [], "another process works it");
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_taken_for_long_is_told() {
+        let vitals = Vitals::default();
+        let shard = Shard {
+            route: "r".into(),
+            number: 0,
+        };
+        vitals.pulsed();
+        vitals.not_taken(&shard, &Error::invalid("take: database or disk is full"));
+        assert_eq!(vitals.troubles(), [], "once is no trouble");
+        if let Some(takes) = vitals.store().takes.get_mut(&shard) {
+            takes.since = Instant::now() - 2 * SILENT_MAX;
+        }
+        vitals.not_taken(&shard, &Error::invalid("take: database or disk is full"));
+        assert!(vitals.troubles()[0].to_string().contains("disk is full"));
+        if let Some(takes) = vitals.store().takes.get_mut(&shard) {
+            takes.last = Instant::now() - RETAKEN_MAX;
+        }
+        assert_eq!(vitals.troubles(), [], "another process has taken it");
+    }
+
+    #[test]
+    fn lines_that_fail_for_one_reason_tell_it_once() {
+        let failures = [
+            "a: Connection pool timed out",
+            "b: Connection pool timed out",
+            "c: disk is full",
+        ];
+        let failures = failures.map(|says| Failure::of(&Error::invalid(says))).to_vec();
+        let faults: Vec<Fault> = causes(failures)
+            .into_iter()
+            .filter_map(|trouble| match trouble {
+                Trouble::Store { fault, .. } => Some(fault),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(faults, [Fault::DiskFull, Fault::PoolDry]);
     }
 }

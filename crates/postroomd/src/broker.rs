@@ -163,6 +163,16 @@ impl BrokerAddress {
         Ok(())
     }
 
+    /// Removes groups from a topic, on a broker that keeps something for each of them.
+    pub(crate) async fn forget_groups(&self, groups: &[String], topic: &str) -> Result<()> {
+        if let Some(rabbitmq) = self.config().rabbitmq.open()? {
+            for group in groups {
+                rabbitmq.forget(group, &[topic.to_owned()]).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// With its password.
     pub(crate) fn secret(&self) -> &str {
         self.url.secret()

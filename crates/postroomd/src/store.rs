@@ -76,8 +76,35 @@ impl StoreUrl {
         opened.with_context(|| format!("open the store {self}"))
     }
 
+    /// Opens the store without changing anything: a user that may only read can do it.
+    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Inspect>> {
+        match self.kind {
+            Kind::Sqlite => {
+                let opened = Sqlite::open_to_read(&self.address).await;
+                let store = opened.with_context(|| format!("open the store {self}"))?;
+                Ok(Arc::new(store))
+            }
+            Kind::Postgres | Kind::Mysql => self.open().await, // connecting changes nothing
+        }
+    }
+
     /// Opens a store that is there and has its tables.
     pub(crate) async fn open_ready(&self) -> Result<Arc<dyn Inspect>> {
+        self.refuse_missing_file()?;
+        let store = self.open().await?;
+        self.refuse_old_tables(store.as_ref()).await?;
+        Ok(store)
+    }
+
+    /// The same for commands that only look: see [`StoreUrl::open_to_read`].
+    pub(crate) async fn open_ready_to_read(&self) -> Result<Arc<dyn Inspect>> {
+        self.refuse_missing_file()?;
+        let store = self.open_to_read().await?;
+        self.refuse_old_tables(store.as_ref()).await?;
+        Ok(store)
+    }
+
+    fn refuse_missing_file(&self) -> Result<()> {
         if let Some(file) = self.file().filter(|file| !file.exists()) {
             bail!(
                 "there is no store at {} yet; `postroom up` starts one, `postroom migrate` makes its tables, \
@@ -85,7 +112,10 @@ impl StoreUrl {
                 file.display()
             );
         }
-        let store = self.open().await?;
+        Ok(())
+    }
+
+    async fn refuse_old_tables(&self, store: &dyn Inspect) -> Result<()> {
         let pending = migration::pending(store.db(), PLATFORM, store.migrations()).await;
         let pending = pending.with_context(|| format!("look at the tables of {self}"))?;
         if !pending.is_empty() {
@@ -93,7 +123,7 @@ impl StoreUrl {
                 "the tables of {self} are missing or older than this program; `postroom migrate` brings them up to date"
             );
         }
-        Ok(store)
+        Ok(())
     }
 
     /// The file of an SQLite store.

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::About;
 use super::daemon::Process;
-use super::place::{Place, User};
+use super::place::Place;
+use super::root::{Root, User};
 
 /// How much of a log is told when a start fails.
 const LOG_LINES: usize = 30;
@@ -20,31 +21,38 @@ pub(super) struct Home {
     pub(super) dir: PathBuf,
     pub(super) ports: Vec<u16>,
     pub(super) processes: Vec<Process>,
+    /// Whose programs it runs.
+    pub(super) root: Root,
     owner: Option<User>,
 }
 
 impl Home {
     /// What the last start left behind; empty when there was none.
     pub(super) fn open(place: &Place, about: &About) -> Result<Self> {
-        let dir = place.root.join(about.name);
+        let root = place.programs(about);
+        let dir = match &root {
+            Root::Machine => place.root.join(about.name),
+            Root::Release { folder, .. } => folder.join("srv").join(about.name),
+        };
         Ok(Self {
-            owner: place.user(about.user)?,
-            ..Self::read(dir)
+            owner: root.user(about.user)?,
+            ..Self::read(dir, root)
         })
     }
 
     /// The folder of another service of the same place, to read.
     pub(super) fn sibling(&self, name: &str) -> Self {
-        Self::read(self.dir.with_file_name(name))
+        Self::read(self.dir.with_file_name(name), self.root.clone())
     }
 
-    fn read(dir: PathBuf) -> Self {
+    fn read(dir: PathBuf, root: Root) -> Self {
         let run = fs::read_to_string(dir.join("run.json")).unwrap_or_default();
         let (ports, processes) = read_run(&run);
         Self {
             dir,
             ports,
             processes,
+            root,
             owner: None,
         }
     }
@@ -97,13 +105,15 @@ impl Home {
         chown(path, Some(user.uid), Some(user.gid)).with_context(|| format!("give away {}", path.display()))
     }
 
+    /// A program of the service.
+    pub(super) fn find(&self, program: &str) -> Result<PathBuf> {
+        self.root.find(program).with_context(|| format!("find {program}"))
+    }
+
     /// A program to run as the service's user, in the service's folder.
     pub(super) fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(program.as_ref());
-        command.current_dir(&self.dir).env("HOME", &self.dir);
-        if let Some(user) = self.owner {
-            command.uid(user.uid).gid(user.gid);
-        }
+        let mut command = self.root.command(program.as_ref(), self.owner, &self.dir);
+        command.env("HOME", &self.dir);
         command
     }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use super::daemon::Process;
 use super::home::Home;
 use super::place::Place;
+use super::root::Root;
 use super::{About, Service, probe};
 use crate::process;
 
@@ -28,6 +29,7 @@ impl Service for Kafka {
     fn about(&self) -> About {
         About {
             name: "kafka",
+            release: None,
             variable: "POSTROOM_TEST_KAFKA_URL",
             user: Some("nobody"),
             ports: 2,
@@ -36,11 +38,11 @@ impl Service for Kafka {
         }
     }
 
-    fn missing(&self) -> Vec<&'static str> {
+    fn missing(&self, root: &Root) -> Vec<&'static str> {
         let tools = [("java", "default-jdk-headless"), ("mvn", "maven")];
         tools
             .iter()
-            .filter(|(program, _)| process::find(program).is_none())
+            .filter(|(program, _)| root.find(program).is_none())
             .map(|(_, package)| *package)
             .collect()
     }

@@ -1,9 +1,13 @@
-//! MariaDB, durable as in production, with a `postroom` user who may do everything and has no password.
+//! MariaDB, durable as in production, with a `postroom` user who may do everything and has no password; and what MySQL
+//! shares with it.
 
-use anyhow::{Context as _, Result};
+use std::process::Command;
+
+use anyhow::Result;
 
 use super::daemon::Process;
 use super::home::Home;
+use super::root::Root;
 use super::{About, Service};
 use crate::process;
 
@@ -14,6 +18,7 @@ create user if not exists postroom@'%';
 grant all privileges on *.* to postroom@'%' with grant option;
 ";
 
+/// What both are told.
 const SETTINGS: &[&str] = &[
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
@@ -21,16 +26,19 @@ const SETTINGS: &[&str] = &[
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=512M",
     "--max-connections=400",
-    "--skip-log-bin",
-    "--log-bin-trust-function-creators=1",
 ];
 
-pub(super) struct MariaDb;
+/// One server.
+pub(super) struct MariaDb {
+    pub(super) name: &'static str,
+    pub(super) release: Option<&'static str>,
+}
 
 impl Service for MariaDb {
     fn about(&self) -> About {
         About {
-            name: "mariadb",
+            name: self.name,
+            release: self.release,
             variable: "POSTROOM_TEST_MYSQL_URL",
             user: Some("mysql"),
             ports: 1,
@@ -39,9 +47,9 @@ impl Service for MariaDb {
         }
     }
 
-    fn missing(&self) -> Vec<&'static str> {
+    fn missing(&self, root: &Root) -> Vec<&'static str> {
         let programs = ["mariadbd", "mariadb-install-db", "mariadb-admin"];
-        if programs.iter().all(|program| process::find(program).is_some()) {
+        if programs.iter().all(|program| root.find(program).is_some()) {
             vec![]
         } else {
             vec!["mariadb-server"]
@@ -49,36 +57,51 @@ impl Service for MariaDb {
     }
 
     fn start(&self, home: &Home) -> Result<Vec<Process>> {
-        let install = process::find("mariadb-install-db").context("find mariadb-install-db")?;
-        let mut install = home.command(install);
+        let mut install = home.command(home.find("mariadb-install-db")?);
         install.args([
             "--no-defaults",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ]);
         process::output(install.arg(format!("--datadir={}", home.data().display())))?;
-        let accounts = home.write("accounts.sql", ACCOUNTS)?;
-        let mut server = home.command(process::find("mariadbd").context("find mariadbd")?);
-        server.arg("--no-defaults").args(SETTINGS).args([
-            format!("--datadir={}", home.data().display()),
-            format!("--port={}", home.port()),
-            format!("--socket={}", home.data().join("socket").display()),
-            format!("--pid-file={}", home.data().join("pid").display()),
-            format!("--init-file={}", accounts.display()),
-        ]);
+        let mut server = server(home, "mariadbd")?;
+        server.args(["--skip-log-bin", "--log-bin-trust-function-creators=1"]);
         Ok(vec![home.spawn(&mut server)?])
     }
 
     fn is_ready(&self, home: &Home) -> bool {
-        let Some(program) = process::find("mariadb-admin") else {
-            return false;
-        };
-        let port = format!("--port={}", home.port());
-        let mut ping = home.command(program);
-        process::succeeds(ping.args(["--no-defaults", "--host=127.0.0.1", &port, "--user=postroom", "ping"]))
+        answers(home, "mariadb-admin")
     }
 
     fn url(&self, home: &Home) -> String {
-        format!("mysql://postroom@127.0.0.1:{}/postroom", home.port())
+        url(home)
     }
+}
+
+/// The server on the data that was installed.
+pub(super) fn server(home: &Home, program: &str) -> Result<Command> {
+    let accounts = home.write("accounts.sql", ACCOUNTS)?;
+    let mut server = home.command(home.find(program)?);
+    server.arg("--no-defaults").args(SETTINGS).args([
+        format!("--datadir={}", home.data().display()),
+        format!("--port={}", home.port()),
+        format!("--socket={}", home.data().join("socket").display()),
+        format!("--pid-file={}", home.data().join("pid").display()),
+        format!("--init-file={}", accounts.display()),
+    ]);
+    Ok(server)
+}
+
+/// Whether the server answers its administrators' program.
+pub(super) fn answers(home: &Home, program: &str) -> bool {
+    let Ok(program) = home.find(program) else {
+        return false;
+    };
+    let port = format!("--port={}", home.port());
+    let mut ping = home.command(program);
+    process::succeeds(ping.args(["--no-defaults", "--host=127.0.0.1", &port, "--user=postroom", "ping"]))
+}
+
+pub(super) fn url(home: &Home) -> String {
+    format!("mysql://postroom@127.0.0.1:{}/postroom", home.port())
 }

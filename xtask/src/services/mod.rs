@@ -8,6 +8,7 @@ mod daemon;
 mod home;
 mod kafka;
 mod mariadb;
+mod mysql;
 mod package;
 mod pgbouncer;
 mod place;
@@ -17,9 +18,12 @@ mod probe;
 mod python;
 mod rabbitmq;
 mod redis;
+mod root;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -30,18 +34,87 @@ use serde_json::json;
 use self::daemon::Process;
 use self::home::Home;
 use self::place::Place;
+use self::root::Root;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Every service there is, all started when no name is given; one that needs another comes after it.
-const ALL: &[&dyn Service] = &[
-    &postgres::Postgres,
-    &pgbouncer::PgBouncer,
-    &mariadb::MariaDb,
-    &redis::Redis,
-    &rabbitmq::RabbitMq,
+/// The services from this machine's packages, all started when no name is given; one that needs another comes after it.
+const MACHINE: &[&dyn Service] = &[
+    &postgres::Postgres {
+        name: "postgres",
+        release: None,
+    },
+    &pgbouncer::PgBouncer {
+        name: "pgbouncer",
+        release: None,
+        server: "postgres",
+    },
+    &mariadb::MariaDb {
+        name: "mariadb",
+        release: None,
+    },
+    &redis::Redis {
+        name: "redis",
+        release: None,
+        program: "redis-server",
+        user: "redis",
+    },
+    &rabbitmq::RabbitMq {
+        name: "rabbitmq",
+        release: None,
+    },
     &kafka::Kafka,
 ];
+
+/// The same services as people run them today, from newer releases of Debian; the newest of a kind comes first.
+const NEWER: &[&dyn Service] = &[
+    &postgres::Postgres {
+        name: "postgres18",
+        release: SID,
+    },
+    &pgbouncer::PgBouncer {
+        name: "pgbouncer18",
+        release: SID,
+        server: "postgres18",
+    },
+    &postgres::Postgres {
+        name: "postgres17",
+        release: TRIXIE,
+    },
+    &pgbouncer::PgBouncer {
+        name: "pgbouncer17",
+        release: TRIXIE,
+        server: "postgres17",
+    },
+    &mysql::MySql {
+        name: "mysql9",
+        release: SID,
+    },
+    &mariadb::MariaDb {
+        name: "mariadb11",
+        release: TRIXIE,
+    },
+    &redis::Redis {
+        name: "valkey9",
+        release: SID,
+        program: "valkey-server",
+        user: "valkey",
+    },
+    &redis::Redis {
+        name: "redis8",
+        release: TRIXIE,
+        program: "redis-server",
+        user: "redis",
+    },
+    &rabbitmq::RabbitMq {
+        name: "rabbitmq4",
+        release: SID,
+    },
+];
+
+/// Debian's rolling release, and its stable one.
+const SID: Option<&str> = Some("sid");
+const TRIXIE: Option<&str> = Some("trixie");
 
 /// How long a service may take from its first process to its first answer.
 const READY_LIMIT: Duration = Duration::from_secs(90);
@@ -50,13 +123,20 @@ const READY_LIMIT: Duration = Duration::from_secs(90);
 pub(crate) enum Verb {
     /// Provision and start; prints shell exports: eval "$(cargo xtask services up)".
     Up {
-        /// postgres, pgbouncer, mariadb, redis, rabbitmq, kafka.
+        /// postgres, pgbouncer, mariadb, redis, rabbitmq, kafka; with --newer postgres18, pgbouncer18, postgres17,
+        /// pgbouncer17, mysql9, mariadb11, valkey9, redis8, rabbitmq4.
         names: Vec<String>,
+        /// Newer servers than this machine has, in a Debian of their own (needs root).
+        #[arg(long)]
+        newer: bool,
     },
     /// Stop what `up` started, and drop its data; without names, everything.
     Down {
         /// As for `up`.
         names: Vec<String>,
+        /// Only newer servers.
+        #[arg(long)]
+        newer: bool,
     },
     /// What runs where.
     Status {
@@ -71,7 +151,7 @@ trait Service: Sync {
     fn about(&self) -> About;
 
     /// The Debian packages to install before it can start; none when its programs are there.
-    fn missing(&self) -> Vec<&'static str>;
+    fn missing(&self, root: &Root) -> Vec<&'static str>;
 
     /// Prepares empty data and starts the processes; does not wait for the first answer.
     fn start(&self, home: &Home) -> Result<Vec<Process>>;
@@ -80,11 +160,18 @@ trait Service: Sync {
 
     /// What tests connect to.
     fn url(&self, home: &Home) -> String;
+
+    /// Another variable that tests need for it, and its value.
+    fn variable(&self, _home: &Home) -> Option<(String, String)> {
+        None
+    }
 }
 
 /// What is fixed about a service.
 struct About {
     name: &'static str,
+    /// The release of Debian that its programs come from, unless they are this machine's.
+    release: Option<&'static str>,
     /// The environment variable its address goes by.
     variable: &'static str,
     /// Who runs it when we are root.
@@ -113,12 +200,26 @@ impl Lease {
             variables: Vec::new(),
         };
         up(&lease.place, &wanted, &mut lease.started)?;
-        lease.variables = exports(&lease.place, &wanted)?;
+        lease.variables = addresses(&lease.place, &wanted)?;
+        lease.variables.extend(programs(&lease.place)?);
         // What the environment says stays, but for an address of ours that an earlier start left there.
         let is_ours = |name: &str| wanted.iter().any(|service| service.about().variable == name);
         lease
             .variables
             .retain(|(name, _)| is_ours(name) || env::var_os(name).is_none());
+        Ok(lease)
+    }
+
+    /// Starts newer servers, by name.
+    pub(crate) fn newer(workspace: &Workspace, names: &[&str]) -> Result<Self> {
+        let wanted = select(names, NEWER)?;
+        let mut lease = Self {
+            place: Place::of(workspace)?,
+            started: Vec::new(),
+            variables: Vec::new(),
+        };
+        up(&lease.place, &wanted, &mut lease.started)?;
+        lease.variables = addresses(&lease.place, &wanted)?;
         Ok(lease)
     }
 
@@ -141,28 +242,17 @@ impl Drop for Lease {
 pub(crate) fn run(workspace: &Workspace, verb: Verb) -> Result<ExitCode> {
     let place = Place::of(workspace)?;
     match verb {
-        Verb::Up { names } => {
-            let services = if names.is_empty() {
-                ALL.to_vec()
-            } else {
-                select(&names)?
-            };
+        Verb::Up { names, newer } => {
+            let services = select(&names, if newer { NEWER } else { MACHINE })?;
             up(&place, &services, &mut Vec::new())?;
-            let exports = exports(&place, &services)?;
-            print(
-                exports
-                    .iter()
-                    .map(|(name, value)| format!("export {name}={}", quote(value))),
-            )?;
+            print(shell(
+                addresses(&place, &services)?.into_iter().chain(programs(&place)?),
+            ))?;
         }
-        Verb::Down { names } => {
-            let services = if names.is_empty() {
-                ALL.to_vec()
-            } else {
-                select(&names)?
-            };
+        Verb::Down { names, newer } => {
+            let services = select(&names, &if newer { NEWER.to_vec() } else { all() })?;
             down(&place, &services)?;
-            if names.is_empty() {
+            if names.is_empty() && !newer {
                 place.drop_scratch()?;
             }
         }
@@ -171,26 +261,28 @@ pub(crate) fn run(workspace: &Workspace, verb: Verb) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The named services, in the order in which they can start.
-fn select(names: &[String]) -> Result<Vec<&'static dyn Service>> {
-    for name in names {
-        if !ALL.iter().any(|service| service.about().name == name) {
-            let known: Vec<_> = ALL.iter().map(|service| service.about().name).collect();
+fn all() -> Vec<&'static dyn Service> {
+    [MACHINE, NEWER].concat()
+}
+
+/// The named ones of these services, or all, in the order in which they can start.
+fn select(names: &[impl AsRef<str>], from: &[&'static dyn Service]) -> Result<Vec<&'static dyn Service>> {
+    for name in names.iter().map(AsRef::as_ref) {
+        if !from.iter().any(|service| service.about().name == name) {
+            let known: Vec<_> = from.iter().map(|service| service.about().name).collect();
             bail!("there is no service {name}; there are {}", known.join(", "));
         }
     }
-    Ok(ALL
-        .iter()
-        .copied()
-        .filter(|service| names.iter().any(|name| name == service.about().name))
-        .collect())
+    let is_named = |name: &str| names.is_empty() || names.iter().any(|named| named.as_ref() == name);
+    let named = from.iter().filter(|service| is_named(service.about().name));
+    Ok(named.copied().collect())
 }
 
 /// The default services whose address the environment does not give.
 fn not_given(place: &Place) -> Result<Vec<&'static dyn Service>> {
     let mut wanted = Vec::new();
     let mut given = Vec::new();
-    for &service in ALL {
+    for &service in MACHINE {
         let about = service.about();
         if is_given(place, service)? {
             eprintln!("{}: as {} says", about.name, about.variable);
@@ -222,8 +314,7 @@ fn is_given(place: &Place, service: &dyn Service) -> Result<bool> {
 fn up(place: &Place, wanted: &[&'static dyn Service], started: &mut Vec<&'static dyn Service>) -> Result<()> {
     let services = with_needs(wanted);
     let _lock = place.lock()?;
-    let missing = services.iter().flat_map(|service| service.missing());
-    package::install(missing.chain(python::missing()).collect())?;
+    install(place, &services)?;
     for service in services {
         let about = service.about();
         let home = Home::open(place, &about)?;
@@ -239,12 +330,27 @@ fn up(place: &Place, wanted: &[&'static dyn Service], started: &mut Vec<&'static
     place.make_scratch()
 }
 
+/// Installs the packages that are missing: in this machine, and in the newer Debians that are wanted.
+fn install(place: &Place, services: &[&'static dyn Service]) -> Result<()> {
+    for release in [None, TRIXIE, SID] {
+        let wanted = services.iter().filter(|service| service.about().release == release);
+        let mut roots = wanted.clone().map(|service| place.programs(&service.about()));
+        let Some(root) = roots.next() else {
+            continue;
+        };
+        let missing = wanted.flat_map(|service| service.missing(&root));
+        let python = python::missing().into_iter().filter(|_| release.is_none());
+        root.install(missing.chain(python).collect())?;
+    }
+    Ok(())
+}
+
 /// The services and what they need, in the order in which they can start.
 fn with_needs(wanted: &[&'static dyn Service]) -> Vec<&'static dyn Service> {
     let is_wanted = |name: &str| wanted.iter().any(|service| service.about().name == name);
     let is_needed = |name: &str| wanted.iter().any(|service| service.about().needs == Some(name));
-    ALL.iter()
-        .copied()
+    all()
+        .into_iter()
         .filter(|service| is_wanted(service.about().name) || is_needed(service.about().name))
         .collect()
 }
@@ -288,51 +394,68 @@ fn down(place: &Place, services: &[&'static dyn Service]) -> Result<()> {
     Ok(())
 }
 
-/// What a shell, or a test process, must know to use the services.
-fn exports(place: &Place, services: &[&'static dyn Service]) -> Result<Vec<(String, String)>> {
-    let mut exports = Vec::new();
+/// Where the services are, and what they need.
+fn addresses(place: &Place, services: &[&'static dyn Service]) -> Result<Vec<(String, String)>> {
+    let mut addresses = Vec::new();
     for service in with_needs(services) {
         let about = service.about();
         let home = Home::open(place, &about)?;
-        exports.push((about.variable.to_owned(), service.url(&home)));
+        addresses.push((about.variable.to_owned(), service.url(&home)));
+        addresses.extend(service.variable(&home));
     }
-    // Tests that restart a database or broker run one of their own.
+    Ok(addresses)
+}
+
+/// What else tests must know. Those that restart a database or broker run one of their own, from this machine's programs.
+fn programs(place: &Place) -> Result<Vec<(String, String)>> {
     let programs = [
-        ("POSTROOM_TEST_POSTGRES_BIN", postgres::programs()),
+        ("POSTROOM_TEST_POSTGRES_BIN", postgres::programs(&Root::Machine)),
         ("POSTROOM_TEST_MARIADB_BIN", process::find("mariadbd")),
         ("POSTROOM_TEST_REDIS_BIN", process::find("redis-server")),
-        ("POSTROOM_TEST_RABBITMQ_BIN", rabbitmq::program()),
+        ("POSTROOM_TEST_RABBITMQ_BIN", rabbitmq::program(&Root::Machine)),
         ("POSTROOM_TEST_KAFKA_JARS", Some(kafka::jars(place)?)),
+        ("POSTROOM_TEST_PYTHON", python::program().map(PathBuf::from)),
+        ("POSTROOM_TEST_SERVICES_DIR", Some(place.scratch())),
     ];
-    for (variable, path) in programs {
-        exports.extend(path.map(|path| (variable.to_owned(), path.display().to_string())));
-    }
-    if let Some(program) = python::program() {
-        exports.push(("POSTROOM_TEST_PYTHON".to_owned(), program.to_owned()));
-    }
-    exports.push((
-        "POSTROOM_TEST_SERVICES_DIR".to_owned(),
-        place.scratch().display().to_string(),
-    ));
-    Ok(exports)
+    let found = programs.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    Ok(found
+        .map(|(name, path)| (name.to_owned(), path.display().to_string()))
+        .collect())
+}
+
+/// Exports for a shell. Of several servers with one variable the first counts; the others are comments.
+fn shell(variables: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut exported = BTreeSet::new();
+    let line = |(name, value): (String, String)| {
+        let line = format!("export {name}={}", quote(&value));
+        if exported.insert(name) {
+            line
+        } else {
+            format!("# {line}")
+        }
+    };
+    variables.map(line).collect()
 }
 
 fn status(place: &Place, as_json: bool) -> Result<()> {
     let mut lines = Vec::new();
     let mut rows = Vec::new();
-    for service in ALL {
+    for service in all() {
         let about = service.about();
         let home = Home::open(place, &about)?;
-        let state = match (home.is_running(), service.is_ready(&home)) {
-            (false, _) => "stopped",
-            (true, false) => "no answer",
-            (true, true) => "ready",
+        if about.release.is_some() && !home.dir.exists() {
+            continue;
+        }
+        let state = match home.is_running() {
+            false => "stopped",
+            true if service.is_ready(&home) => "ready",
+            true => "no answer",
         };
         let pids: Vec<u32> = home.processes.iter().map(|process| process.pid).collect();
         let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         let url = home.is_running().then(|| service.url(&home));
         lines.push(format!(
-            "{:<10} {state:<10} {list:<14} {}",
+            "{:<11} {state:<10} {list:<14} {}",
             about.name,
             url.as_deref().unwrap_or("-")
         ));
@@ -361,12 +484,12 @@ fn quote(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, quote, select, with_needs};
+    use super::{MACHINE, NEWER, all, quote, select, shell, with_needs};
 
     #[test]
     fn what_a_service_needs_starts_before_it() {
-        for service in ALL {
-            let order: Vec<_> = with_needs(&[*service])
+        for service in all() {
+            let order: Vec<_> = with_needs(&[service])
                 .iter()
                 .map(|service| service.about().name)
                 .collect();
@@ -377,10 +500,29 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
-        let Err(error) = select(&["oracle".to_owned()]) else {
+        let Err(error) = select(&["oracle"], MACHINE) else {
             panic!("oracle was accepted")
         };
         assert!(error.to_string().contains("postgres, pgbouncer, mariadb"), "{error}");
+    }
+
+    #[test]
+    fn newer_servers_have_names_and_releases_of_their_own() {
+        for service in NEWER {
+            let about = service.about();
+            assert!(about.release.is_some(), "{}", about.name);
+            assert!(select(&[about.name], MACHINE).is_err(), "{}", about.name);
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_servers_with_one_variable_is_exported() {
+        let variables = [("URL", "a"), ("URL", "b"), ("BIN", "c")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(
+            shell(variables.into_iter()),
+            ["export URL=a", "# export URL=b", "export BIN=c"]
+        );
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! Debian packages, installed only when a program is missing and without starting any daemon.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::root;
 use crate::process;
 
 /// Installs in one go. A policy that forbids daemons keeps Debian's own clusters from starting meanwhile.
-const INSTALL: &str = r#"
+pub(super) const INSTALL: &str = r#"
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
@@ -32,7 +31,7 @@ pub(super) fn install(packages: BTreeSet<&'static str>) -> Result<()> {
     if process::find("apt-get").is_none() {
         bail!("these Debian packages, or what they hold, must be installed first: {list}");
     }
-    let mut command = if fs::metadata("/proc/self").context("find out who we are")?.uid() == 0 {
+    let mut command = if root::is_superuser()? {
         Command::new("sh")
     } else if process::succeeds(Command::new("sudo").args(["-n", "true"])) {
         let mut sudo = Command::new("sudo");

@@ -1,28 +1,35 @@
 //! PgBouncer in front of our PostgreSQL, pooling by transaction: what a session holds is lost between two.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use super::daemon::Process;
 use super::home::Home;
+use super::root::Root;
 use super::{About, Service, postgres};
-use crate::process;
 
-pub(super) struct PgBouncer;
+/// A pooler before one of our servers.
+pub(super) struct PgBouncer {
+    pub(super) name: &'static str,
+    pub(super) release: Option<&'static str>,
+    /// The server behind it.
+    pub(super) server: &'static str,
+}
 
 impl Service for PgBouncer {
     fn about(&self) -> About {
         About {
-            name: "pgbouncer",
+            name: self.name,
+            release: self.release,
             variable: "POSTROOM_TEST_PGBOUNCER_URL",
             user: Some("postgres"),
             ports: 1,
             stop: "TERM",
-            needs: Some("postgres"),
+            needs: Some(self.server),
         }
     }
 
-    fn missing(&self) -> Vec<&'static str> {
-        if process::find("pgbouncer").is_some() {
+    fn missing(&self, root: &Root) -> Vec<&'static str> {
+        if root.find("pgbouncer").is_some() {
             vec![]
         } else {
             vec!["pgbouncer"]
@@ -30,9 +37,9 @@ impl Service for PgBouncer {
     }
 
     fn start(&self, home: &Home) -> Result<Vec<Process>> {
-        let server = home.sibling("postgres");
+        let server = home.sibling(self.server);
         if !server.is_running() {
-            bail!("postgres does not run");
+            bail!("{} does not run", self.server);
         }
         let users = home.write("users.txt", "\"postgres\" \"\"\n")?;
         let settings = format!(
@@ -50,14 +57,17 @@ impl Service for PgBouncer {
              default_pool_size = 20\n\
              max_db_connections = 40\n\
              server_idle_timeout = 10\n\
-             ignore_startup_parameters = extra_float_digits\n",
+             server_login_retry = 1\n\
+             ignore_startup_parameters = extra_float_digits\n\
+             {by_hand}\n",
+            // Newer ones keep track of prepared statements; ours must do without.
+            by_hand = self.release.map_or("", |_| "max_prepared_statements = 0"),
             server_port = server.port(),
             port = home.port(),
             users = users.display(),
         );
         let settings = home.write("pgbouncer.ini", &settings)?;
-        let program = process::find("pgbouncer").context("find pgbouncer")?;
-        Ok(vec![home.spawn(home.command(program).arg(settings))?])
+        Ok(vec![home.spawn(home.command(home.find("pgbouncer")?).arg(settings))?])
     }
 
     fn is_ready(&self, home: &Home) -> bool {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{ALL, port};
+use super::root::{Root, User, is_superuser};
+use super::{About, MACHINE, port};
 use crate::workspace::Workspace;
 
 /// A socket's path has room for 107 bytes, and a service adds a file name or two to the folder.
@@ -18,35 +19,22 @@ const PATH_MAX: usize = 70;
 pub(super) struct Place {
     pub(super) root: PathBuf,
     seed: u64,
-    is_superuser: bool,
-}
-
-/// An account of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct User {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
 }
 
 impl Place {
     /// Below the target folder, unless other users cannot get there: then in the system's temporary folder.
     pub(super) fn of(workspace: &Workspace) -> Result<Self> {
-        let is_superuser = fs::metadata("/proc/self").context("find out who we are")?.uid() == 0;
         let mut hasher = DefaultHasher::new();
         workspace.target.hash(&mut hasher);
         let seed = hasher.finish();
         let near = workspace.target.join("services");
-        let is_reachable = !is_superuser || is_open_to_all(&workspace.target);
+        let is_reachable = !is_superuser()? || is_open_to_all(&workspace.target);
         let root = if is_reachable && near.as_os_str().len() <= PATH_MAX {
             near
         } else {
             env::temp_dir().join(format!("postroom-services-{seed:016x}"))
         };
-        Ok(Self {
-            root,
-            seed,
-            is_superuser,
-        })
+        Ok(Self { root, seed })
     }
 
     /// Waits its turn: one start or stop at a time in this place.
@@ -62,13 +50,12 @@ impl Place {
         Ok(file)
     }
 
-    /// Who runs a service; nobody in particular unless we are root.
-    pub(super) fn user(&self, name: Option<&str>) -> Result<Option<User>> {
-        let Some(name) = name.filter(|_| self.is_superuser) else {
-            return Ok(None);
-        };
-        let accounts = fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
-        Ok(find_user(&accounts, name).or_else(|| find_user(&accounts, "nobody")))
+    /// Whose programs a service runs.
+    pub(super) fn programs(&self, about: &About) -> Root {
+        about.release.map_or(Root::Machine, |name| Root::Release {
+            name,
+            folder: self.root.join(name),
+        })
     }
 
     /// Where a service's search for free ports begins: clones keep out of each other's way.
@@ -88,9 +75,9 @@ impl Place {
     /// user who runs that service, which is how a test learns whom to run one of its own as.
     pub(super) fn make_scratch(&self) -> Result<()> {
         make_open(&self.scratch(), None)?;
-        for service in ALL {
+        for service in MACHINE {
             let about = service.about();
-            make_open(&self.scratch().join(about.name), self.user(about.user)?)?;
+            make_open(&self.scratch().join(about.name), Root::Machine.user(about.user)?)?;
         }
         Ok(())
     }
@@ -123,31 +110,11 @@ fn is_open_to_all(folder: &Path) -> bool {
     folder.ancestors().all(is_open)
 }
 
-fn find_user(accounts: &str, name: &str) -> Option<User> {
-    accounts.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        if fields.next()? != name {
-            return None;
-        }
-        Some(User {
-            uid: fields.nth(1)?.parse().ok()?,
-            gid: fields.next()?.parse().ok()?,
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{User, find_user, is_open_to_all};
-
-    #[test]
-    fn a_user_is_found_by_the_whole_name() {
-        let accounts = "root:x:0:0::/:/bin/sh\nmysqlx:x:1:2::/:\nmysql:x:102:105:MySQL,,,:/nonexistent:/bin/false\n";
-        assert_eq!(find_user(accounts, "mysql"), Some(User { uid: 102, gid: 105 }));
-        assert_eq!(find_user(accounts, "nobody"), None);
-    }
+    use super::is_open_to_all;
 
     #[test]
     fn the_top_folder_is_open_to_all() {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::daemon::Process;
 use super::home::Home;
+use super::root::Root;
 use super::{About, Service};
 use crate::process;
 
@@ -21,12 +22,17 @@ const SETTINGS: &[&str] = &[
     "max_wal_size=4GB",
 ];
 
-pub(super) struct Postgres;
+/// One server; of the newest version that its root has.
+pub(super) struct Postgres {
+    pub(super) name: &'static str,
+    pub(super) release: Option<&'static str>,
+}
 
 impl Service for Postgres {
     fn about(&self) -> About {
         About {
-            name: "postgres",
+            name: self.name,
+            release: self.release,
             variable: "POSTROOM_TEST_POSTGRES_URL",
             user: Some("postgres"),
             ports: 1,
@@ -35,8 +41,8 @@ impl Service for Postgres {
         }
     }
 
-    fn missing(&self) -> Vec<&'static str> {
-        if programs().is_some() {
+    fn missing(&self, root: &Root) -> Vec<&'static str> {
+        if programs(root).is_some() {
             vec![]
         } else {
             vec!["postgresql"]
@@ -44,7 +50,7 @@ impl Service for Postgres {
     }
 
     fn start(&self, home: &Home) -> Result<Vec<Process>> {
-        let programs = programs().context("find initdb and postgres")?;
+        let programs = programs(&home.root).context("find initdb and postgres")?;
         let mut init = home.command(programs.join("initdb"));
         init.args([
             "--auth=trust",
@@ -70,11 +76,20 @@ impl Service for Postgres {
     fn url(&self, home: &Home) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", home.port())
     }
+
+    /// How `pg_dump` is run, which must be as new as the server: a program and its first arguments, then a folder.
+    fn variable(&self, home: &Home) -> Option<(String, String)> {
+        let Root::Release { folder, .. } = &home.root else {
+            return None;
+        };
+        let clients = format!("chroot {} {}", folder.display(), programs(&home.root)?.display());
+        Some(("POSTROOM_TEST_POSTGRES_CLIENTS".to_owned(), clients))
+    }
 }
 
 /// Whether a server at this address, or a pooler in front of it, answers a query.
 pub(super) fn answers(home: &Home, url: &str) -> bool {
-    let Some(programs) = programs() else {
+    let Some(programs) = programs(&home.root) else {
         return false;
     };
     process::succeeds(
@@ -84,13 +99,14 @@ pub(super) fn answers(home: &Home, url: &str) -> bool {
 }
 
 /// The folder with `initdb`, `postgres`, `pg_ctl` and `psql`: Debian's newest, or the one on the PATH.
-pub(super) fn programs() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+pub(super) fn programs(root: &Root) -> Option<PathBuf> {
+    let versions = fs::read_dir(root.path("/usr/lib/postgresql"));
+    let versions = versions.into_iter().flatten().flatten();
     let newest = versions
         .map(|version| version.path())
         .filter(|version| is_complete(&version.join("bin")))
         .max_by_key(|version| version.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
-    let on_path = || Some(process::find("postgres")?.canonicalize().ok()?.parent()?.to_path_buf());
+    let on_path = || Some(root.find("postgres")?.canonicalize().ok()?.parent()?.to_path_buf());
     newest
         .map(|version| version.join("bin"))
         .or_else(|| on_path().filter(|folder| is_complete(folder)))

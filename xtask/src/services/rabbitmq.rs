@@ -1,14 +1,14 @@
 //! RabbitMQ: one node with its own port mapper, nothing of either outside 127.0.0.1.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use super::daemon::Process;
 use super::home::Home;
+use super::root::Root;
 use super::{About, Service, probe};
-use crate::process;
 
 /// Debian's program proper; the one on its PATH insists on root or its own user.
 const DEBIAN: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
@@ -21,12 +21,17 @@ const HELLO: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// The server's answer is a method frame.
 const METHOD_FRAME: [u8; 1] = [1];
 
-pub(super) struct RabbitMq;
+/// One node.
+pub(super) struct RabbitMq {
+    pub(super) name: &'static str,
+    pub(super) release: Option<&'static str>,
+}
 
 impl Service for RabbitMq {
     fn about(&self) -> About {
         About {
-            name: "rabbitmq",
+            name: self.name,
+            release: self.release,
             variable: "POSTROOM_TEST_RABBITMQ_URL",
             user: Some("rabbitmq"),
             ports: 3,
@@ -35,8 +40,8 @@ impl Service for RabbitMq {
         }
     }
 
-    fn missing(&self) -> Vec<&'static str> {
-        if program().is_some() && process::find("epmd").is_some() {
+    fn missing(&self, root: &Root) -> Vec<&'static str> {
+        if program(root).is_some() && root.find("epmd").is_some() {
             vec![]
         } else {
             vec!["rabbitmq-server"]
@@ -52,9 +57,9 @@ impl Service for RabbitMq {
         home.write("enabled_plugins", "[].\n")?;
         home.write("rabbitmq-env.conf", "")?;
         let mapper_port = home.port_at(2).to_string();
-        let mut mapper = home.command(process::find("epmd").context("find epmd")?);
+        let mut mapper = home.command(home.find("epmd")?);
         let mapper = home.spawn(mapper.args(["-port", &mapper_port, "-address", "127.0.0.1"]))?;
-        let mut server = home.command(program().context("find rabbitmq-server")?);
+        let mut server = home.command(program(&home.root).context("find rabbitmq-server")?);
         describe_node(&mut server, home);
         let server = home.spawn(&mut server).inspect_err(|_| mapper.stop("TERM"))?;
         Ok(vec![mapper, server])
@@ -89,11 +94,11 @@ fn describe_node(server: &mut Command, home: &Home) {
 }
 
 /// The server.
-pub(super) fn program() -> Option<PathBuf> {
-    let debian = Path::new(DEBIAN);
+pub(super) fn program(root: &Root) -> Option<PathBuf> {
+    let debian = root.path(DEBIAN);
     if debian.exists() {
-        Some(debian.to_path_buf())
+        Some(debian)
     } else {
-        process::find("rabbitmq-server")
+        root.find("rabbitmq-server")
     }
 }

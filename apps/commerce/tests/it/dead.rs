@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use postroom::dead::{self, DeadLetter, Selection};
+use postroom::{Event, append, parse_payload, table};
 use postroom_testkit::wait::until_some;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
@@ -15,18 +16,14 @@ on_every_way! {
     c_05_an_event_that_cannot_be_read_is_given_up_at_once
 }
 
-/// Somebody else's event, as a foreign system brings it.
+/// An event of the shop that another process recorded in the shop's outbox: `POST /api/v1/events` refuses it.
 pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
-    let event = json!({
-        "specversion": "1.0", "id": uuid::Uuid::now_v7(), "source": "/bank", "type": format!("loopers.{kind}.v1"),
-        "subject": subject, "datacontenttype": "application/json", "data": payload,
-    });
-    let kind = [("content-type", "application/cloudevents+json")];
-    let answer = shop
-        .client
-        .must("POST", "/api/v1/events", &kind, &event.to_string())
-        .await;
-    assert_eq!(answer.status, 202, "{answer:?}");
+    let payload = parse_payload(&payload.to_string()).unwrap();
+    let mut event = Event::new(format!("loopers.{kind}.v1"), "order", subject, payload).unwrap();
+    event.source = "/bank".to_owned();
+    let tx = table::begin(shop.fresh.db()).await.unwrap();
+    append(&tx, &[event]).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 /// The dead letter of a group, once there is one.

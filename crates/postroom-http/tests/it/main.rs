@@ -4,4 +4,5 @@
 
 mod messenger;
 mod receiver;
+mod unavailable;
 mod webhook;

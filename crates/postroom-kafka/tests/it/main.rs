@@ -15,6 +15,7 @@ use postroom_testkit::{Fresh, fresh};
 
 mod foreign;
 mod guard;
+mod missing;
 mod office;
 mod offset;
 mod publish;
@@ -44,6 +45,7 @@ mod transactional_publisher {
 /// Every clause about subscribers holds through Kafka too.
 mod fed {
     postroom_testkit::feed_suite!(crate::fed);
+    postroom_testkit::move_suite!(crate::fed);
 }
 
 fn shared() -> Ready<KafkaSite> {

@@ -31,6 +31,33 @@ async fn a_zombie_is_fenced_and_says_so() {
     assert_eq!(numbers(&site, &name).await, [1, 2, 5]);
 }
 
+/// It was paused before its first batch, or had begun anew after a refusal, and its lease has run out meanwhile.
+#[tokio::test]
+async fn a_zombie_that_has_published_nothing_fences_nobody() {
+    let (site, name) = (KafkaSite::shared(), name());
+    site.create_with(&name, 2, &[]).await;
+    let zombie = site.kafka.transactional(&name).publisher(topic(&name), Mode::Binary);
+    let elsewhere = Kafka::new(&Options::new(&site.url)).unwrap().transactional(&name);
+    let owner = elsewhere.publisher(topic(&name), Mode::Binary);
+    assert_eq!(
+        letters(&deliver(&*owner, &[entry(1, "a", 1)], Ordering::Key).await),
+        "+"
+    );
+    let unleased = postroom::while_leased(|| false, async {
+        deliver(&*zombie, &[entry(2, "a", 1)], Ordering::Key).await
+    });
+    let receipts = unleased.await;
+    assert!(
+        matches!(&receipts[..], [Receipt::Unavailable(words)] if words.contains("lease")),
+        "{receipts:?}"
+    );
+    assert_eq!(
+        letters(&deliver(&*owner, &[entry(3, "a", 1)], Ordering::Key).await),
+        "+"
+    );
+    assert_eq!(numbers(&site, &name).await, [1, 3]);
+}
+
 #[tokio::test]
 async fn an_aborted_transaction_is_invisible() {
     let (site, name) = (KafkaSite::shared(), name());

@@ -71,19 +71,21 @@ async fn no_events_are_no_statement() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_another_program_wrote_badly_stops_nobody() {
     let fresh = Fresh::migrated().await;
-    fresh
-        .run(
-            r#"insert into postroom_incoming (event_id, event_type, aggregate_type, aggregate_id, payload, headers)
-                 values (uuid(), 't', 'a', 'odd', '1.', '{"n":1}')"#,
-        )
-        .await;
+    // MariaDB takes this for JSON, MySQL does not.
+    let is_taken = fresh.number("select json_valid('1.')").await == 1;
+    let (payload, read) = if is_taken { ("1.", r#""1.""#) } else { ("1", "1") };
+    let insert = format!(
+        r#"insert into postroom_incoming (event_id, event_type, aggregate_type, aggregate_id, payload, headers)
+             values (uuid(), 't', 'a', 'odd', '{payload}', '{{"n":1}}')"#,
+    );
+    fresh.run(&insert).await;
     fresh.commit("next").await;
     let (entries, _) = drain_after(&fresh.store, Position::START).await;
     let got: Vec<_> = entries
         .iter()
         .map(|entry| (entry.event.aggregate_id.as_str(), entry.event.payload.get()))
         .collect();
-    assert_eq!(got, [("odd", r#""1.""#), ("next", r#""next""#)]);
+    assert_eq!(got, [("odd", read), ("next", r#""next""#)]);
     assert_eq!(entries[0].event.headers["n"], "1");
     fresh.gone().await;
 }

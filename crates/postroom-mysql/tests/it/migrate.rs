@@ -1,6 +1,6 @@
 //! The schema goes up, down and up again, and survives being interrupted.
 
-use postroom::{Outbox, migration};
+use postroom::{Migration, Outbox, migration};
 use postroom_mysql::Mysql;
 use sqlx::AssertSqlSafe;
 
@@ -13,7 +13,7 @@ const TABLES: &str = "select count(*) from information_schema.tables
 async fn migrations_go_up_and_down_and_up_again() {
     let fresh = Fresh::migrated().await;
     let all = fresh.store.migrations();
-    assert_eq!(fresh.number(TABLES).await, 15);
+    assert_eq!(fresh.number(TABLES).await, 16);
     let db = fresh.store.db();
     for expected in all.iter().rev() {
         let taken_back = migration::down(db, "postroom", all).await.unwrap();
@@ -62,5 +62,79 @@ async fn without_its_tables_the_store_says_what_to_do() {
     let fresh = Fresh::empty("utf8mb4").await;
     let error = fresh.store.pulse().await.unwrap_err();
     assert!(error.report().contains("postroom migrate"), "{error:?}");
+    fresh.gone().await;
+}
+
+/// What two tables and an index make of a migration that can break off.
+const MODULE: &str = "create table module_a (id int primary key);\n
+create index module_a_id on module_a (id);\n
+create table module_b (id int primary key);\n";
+
+fn module(up: &'static str) -> [Migration; 1] {
+    let down = "drop table module_b;\ndrop table module_a;\n";
+    [Migration {
+        number: 1,
+        name: "tables",
+        up,
+        down,
+    }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_was_killed_goes_on_where_it_was() {
+    let fresh = Fresh::migrated().await;
+    // Killed in its third statement: two are done, and how the third ended is not known.
+    fresh.run("create table module_a (id int primary key)").await;
+    fresh.run("create index module_a_id on module_a (id)").await;
+    fresh
+        .run("insert into postroom_migration (owner, number, name) values ('module (begun)', 1, '3')")
+        .await;
+    let applied = migration::up(fresh.store.db(), "module", &module(MODULE))
+        .await
+        .unwrap();
+    assert_eq!(applied.len(), 1);
+    assert_eq!(fresh.number("select count(*) from module_b").await, 0);
+    assert_eq!(fresh.number(NOTES).await, 0, "the note is gone");
+    fresh.gone().await;
+}
+
+const NOTES: &str = "select count(*) from postroom_migration where owner like '%(begun)'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_somebody_else_is_refused_however_often() {
+    let fresh = Fresh::migrated().await;
+    fresh.run("create table module_b (other int)").await;
+    for attempt in 1..=3 {
+        let error = migration::up(fresh.store.db(), "module", &module(MODULE))
+            .await
+            .unwrap_err();
+        assert!(
+            error.report().contains("'module_b' already exists"),
+            "attempt {attempt}: {error:?}"
+        );
+    }
+    fresh.run("drop table module_b").await;
+    migration::up(fresh.store.db(), "module", &module(MODULE))
+        .await
+        .unwrap();
+    fresh.gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_was_half_taken_back_is_applied_again() {
+    let fresh = Fresh::migrated().await;
+    let [whole] = module(MODULE);
+    migration::up(fresh.store.db(), "module", &[whole]).await.unwrap();
+    let broken = Migration {
+        down: "drop table module_b;\nselect broken_off from nowhere;\n",
+        ..whole
+    };
+    migration::down(fresh.store.db(), "module", &[broken])
+        .await
+        .unwrap_err();
+    migration::up(fresh.store.db(), "module", &[whole]).await.unwrap();
+    assert_eq!(fresh.number("select count(*) from module_b").await, 0);
+    migration::down(fresh.store.db(), "module", &[whole]).await.unwrap();
+    assert_eq!(fresh.number(NOTES).await, 0, "the notes are gone");
     fresh.gone().await;
 }

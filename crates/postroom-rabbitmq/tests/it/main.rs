@@ -6,6 +6,7 @@ mod group;
 mod names;
 mod publisher;
 mod restart;
+mod returned;
 mod site;
 mod speed;
 mod suite;

@@ -17,6 +17,7 @@ mod destination {
 /// Every clause about subscribers holds through RabbitMQ too.
 mod fed {
     postroom_testkit::feed_suite!(crate::suite::fed);
+    postroom_testkit::move_suite!(crate::suite::fed);
 }
 
 async fn published_shared() -> Published<Rabbit> {

@@ -7,6 +7,7 @@
     reason = "a test harness: a test without its server has failed"
 )]
 
+mod again;
 mod events;
 mod foreign;
 mod lease;
@@ -27,4 +28,5 @@ mod publisher {
 /// Every clause about subscribers holds through Redis too.
 mod fed {
     postroom_testkit::feed_suite!(crate::site::fed);
+    postroom_testkit::move_suite!(crate::site::fed);
 }

@@ -20,6 +20,7 @@ const ROWS_EVERYWHERE: &str = "
     insert into postroom_audit_events (id, event_id, event_type, aggregate_type, aggregate_id, payload, occurred_at, created_at)
         values (1, 'e', 't', 'a', '1', '1', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
     insert into postroom_admin_audit (actor, action, target) values ('me', 'retry', '1');
+    insert into postroom_outbox_route_change values ('r', 1);
     insert into postroom_outbox_down values ('r', 0, 'delivery', 'away', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
     insert into postroom_alert (rule, turn, since, is_told, due_at) values ('r', 'began', '2026-01-01T00:00:00.000Z', 0, '2026-01-01T00:00:00.000Z');
 ";
@@ -29,7 +30,7 @@ async fn up_down_and_up_again_with_rows_in_every_table() {
     let fixture = Fixture::new().await;
     let (db, all) = (fixture.store.db(), fixture.store.migrations());
     let first = tables(&fixture).await;
-    assert_eq!(first.len(), 14, "every table of the platform: {first:?}");
+    assert_eq!(first.len(), 15, "every table of the platform: {first:?}");
     fixture.sql(ROWS_EVERYWHERE).await;
     while migration::down(db, "postroom", all).await.unwrap().is_some() {}
     assert_eq!(

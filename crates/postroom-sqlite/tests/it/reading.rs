@@ -149,6 +149,26 @@ async fn a_log_that_was_numbered_anew_is_read_from_the_start() {
 }
 
 #[tokio::test]
+async fn a_log_numbered_anew_past_the_old_position_is_read_from_the_start() {
+    let fixture = Fixture::new().await;
+    fixture.commit(&numbered(5)).await;
+    let (_, at) = drain(&fixture.store, Position::START, 10).await;
+    let head = fixture.store.head().await.unwrap();
+    fixture
+        .sql("delete from postroom_outbox; delete from sqlite_sequence")
+        .await;
+    fixture.commit(&numbered(8)).await;
+    for old in [at, head] {
+        let (entries, _) = drain(&fixture.store, old, 10).await;
+        assert_eq!(entries.len(), 8, "from {old}");
+    }
+    let (_, at) = drain(&fixture.store, Position::START, 10).await;
+    fixture.sql("delete from postroom_outbox").await; // retention; the numbering goes on
+    fixture.commit(&[event("next")]).await;
+    assert_eq!(names(&fixture.store.read(at, 10).await.unwrap()), ["next"]);
+}
+
+#[tokio::test]
 async fn a_hundred_thousand_undelivered_entries_are_read_page_by_page_in_flat_memory() {
     const ALONE: &str = "POSTROOM_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {

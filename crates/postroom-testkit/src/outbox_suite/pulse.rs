@@ -8,7 +8,7 @@ use postroom::table::{Table, named};
 use postroom::{Position, clock};
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query};
 
-use super::actor::{Reader, begin, change, commit, event, fill, until};
+use super::actor::{Reader, append, begin, change, commit, event, fill, label, until};
 use crate::Fresh;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -87,4 +87,48 @@ pub async fn the_backlog_counts_what_is_ahead(fresh: Fresh) {
     assert!((5..=80).contains(&some), "about 20 after 80 of 100, not {some}");
     let none = fresh.backlog(fresh.head().await.unwrap()).await.unwrap();
     assert_eq!(none, 0, "nothing at the head");
+}
+
+/// Looking is enough: what is committed counts and can be listed before any pulse has made it readable.
+pub async fn what_is_committed_is_seen_without_a_pulse(fresh: Fresh) {
+    let mut reader = Reader::new(&fresh);
+    commit(fresh.db(), "thing", &["read"]).await;
+    reader.expect(&["read"]).await;
+    commit(fresh.db(), "thing", &["first", "second"]).await;
+    assert_eq!(fresh.backlog(reader.position).await.unwrap(), 2);
+    let readable = fresh.read(reader.position, 10).await.unwrap();
+    let not_yet = fresh.not_yet_readable(10).await.unwrap();
+    let seen: Vec<String> = readable.entries.iter().chain(&not_yet).map(label).collect();
+    assert_eq!(seen, ["first", "second"]);
+    assert!(
+        fresh.not_yet_readable(1).await.unwrap().len() <= 1,
+        "no more than the limit"
+    );
+    reader.expect(&["first", "second"]).await;
+    assert!(
+        fresh.not_yet_readable(10).await.unwrap().is_empty(),
+        "all of it is readable"
+    );
+    assert_eq!(fresh.backlog(reader.position).await.unwrap(), 0);
+}
+
+/// Entries whose transaction commits late, when a reader has passed later ones, are ahead of it all the same.
+pub async fn the_backlog_counts_late_commits(fresh: Fresh) {
+    let writers = fresh.writers(2).await;
+    let mut reader = Reader::new(&fresh);
+    if fresh.overlapping_writers {
+        let late = begin(&writers).await;
+        append(&late, "late", &["1", "2", "3", "4", "5"]).await;
+        commit(&writers, "quick", &["quick"]).await;
+        reader.expect(&["quick"]).await;
+        late.commit().await.unwrap();
+    } else {
+        commit(&writers, "late", &["1", "2", "3", "4", "5"]).await;
+    }
+    let backlog = async || fresh.backlog(reader.position).await.unwrap();
+    until("the backlog is 5 before a pulse", &backlog, |entries| *entries == 5).await;
+    fresh.catch_up().await;
+    assert_eq!(backlog().await, 5, "and after one");
+    reader.expect(&["1", "2", "3", "4", "5"]).await;
+    assert_eq!(fresh.backlog(reader.position).await.unwrap(), 0);
 }

@@ -1,14 +1,19 @@
 //! What may go and what must stay: retention, the archive, and that nobody rewrites history.
 
-#![expect(clippy::unwrap_used, reason = "a clause asserts by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a clause asserts by panicking"
+)]
 
 use std::pin::pin;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
 use postroom::{Entry, Inspect, Position, Prune};
-use sea_orm::ConnectionTrait;
-use sea_orm::sea_query::{Alias, Expr, ExprTrait, OnConflict, Order, Query};
+use sea_orm::sea_query::{Alias, Expr, ExprTrait, LockType, OnConflict, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use tokio::time::{Instant, timeout};
 
 use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, change, commit, fill, label};
@@ -123,35 +128,58 @@ pub async fn prune_removes_no_more_than_its_batch(fresh: Fresh) {
     }
 }
 
-/// Writers do not notice retention: one that is open stays so, others come and go, and nothing of theirs is missed.
+/// Writers do not notice retention that is under way: one that is open stays so, others come and go, and nothing of theirs is
+/// missed.
 pub async fn prune_never_blocks_a_writer(fresh: Fresh) {
-    let writers = fresh.writers(2).await;
+    let writers = fresh.writers(3).await;
     fill(&fresh, 20).await;
     let mut reader = Reader::new(&fresh);
-    reader.take(20).await;
+    let first = reader.take(20).await[0].id;
     settle(&*fresh, "slow", reader.position).await;
     let open = begin(&writers).await;
     append(&open, "held", &["held"]).await;
+    let mut prune = pin!(fresh.prune(&AT_ONCE));
     if fresh.overlapping_writers {
-        fresh.prune(&AT_ONCE).await.unwrap();
-        commit(&writers, "free", &["free"]).await;
-        reader.expect(&["free"]).await;
-        settle(&*fresh, "slow", reader.position).await;
-        fresh.prune(&AT_ONCE).await.unwrap();
-        append(&open, "held", &["held on"]).await;
-        open.commit().await.unwrap();
+        let lock = begin(&writers).await;
+        lock_entry(&lock, first).await;
+        assert!(
+            timeout(A_WHILE, &mut prune).await.is_err(),
+            "retention waits for a lock, so that it is under way"
+        );
+        let writing = async {
+            commit(&writers, "free", &["free"]).await;
+            reader.expect(&["free"]).await;
+            append(&open, "held", &["held on"]).await;
+            open.commit().await.unwrap();
+        };
+        timeout(DEADLINE, writing).await.expect("a writer waits for retention");
+        assert!(
+            timeout(Duration::ZERO, &mut prune).await.is_err(),
+            "retention is still under way"
+        );
+        lock.rollback().await.unwrap();
     } else {
-        let mut prune = pin!(fresh.prune(&AT_ONCE));
         assert!(
             timeout(A_WHILE, &mut prune).await.is_err(),
             "retention waits for the writer, not the writer for retention"
         );
         append(&open, "held", &["held on"]).await;
         open.commit().await.unwrap();
-        assert_eq!(prune.await.unwrap(), 20);
     }
+    assert!(prune.await.unwrap() > 0, "retention removes what it was to remove");
     reader.expect(&["held", "held on"]).await;
     reader.expect_nothing_else().await;
+}
+
+/// Locks an entry of the log, as a reader may that is none of ours.
+async fn lock_entry(tx: &DatabaseTransaction, id: i64) {
+    let mut select = Query::select();
+    select
+        .column(Alias::new("id"))
+        .from(named(tx, Table::Outbox))
+        .and_where(Expr::col(Alias::new("id")).eq(id))
+        .lock(LockType::Update);
+    assert!(tx.query_one(&select).await.unwrap().is_some(), "there is no entry {id}");
 }
 
 /// What is pruned stands in the archive, whole, if that was asked for, and nowhere otherwise.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use postroom::{
     BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Inspect, Job, Outbox, Relay, Result,
-    Retry, Route, Subscriber, table,
+    Retry, Route, Start, Subscriber, Vitals, table,
 };
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,7 @@ impl Office {
             relay: Relay::new(outbox).lease_ttl(Duration::from_secs(3)),
             feed: self.fresh.feed.clone(),
             groups: Vec::new(),
+            publishes_from: Start::Beginning,
         }
     }
 
@@ -92,6 +93,12 @@ impl Office {
     /// Ends every relay in the middle of whatever it does.
     pub(crate) async fn abort(&mut self) {
         self.relays.shutdown().await;
+    }
+
+    /// Makes the leases of relays that were ended free at once.
+    pub(crate) async fn give_leases_back(&self) {
+        self.execute(&format!("update {}outbox_cursor set owner = null", self.prefix()))
+            .await;
     }
 
     /// Emits notes, each in its own transaction.
@@ -198,16 +205,35 @@ pub(crate) struct Posts {
     relay: Relay,
     feed: Option<Feed>,
     groups: Vec<String>,
+    publishes_from: Start,
 }
 
 impl Posts {
-    pub(crate) fn subscriber(mut self, subscriber: Subscriber) -> Self {
+    pub(crate) fn subscriber(self, subscriber: Subscriber) -> Self {
+        self.subscriber_of(subscriber, Filter::all())
+    }
+
+    /// Adds a subscriber that the broker brings these types only; others come from the outbox.
+    pub(crate) fn subscriber_of(mut self, subscriber: Subscriber, brings: Filter) -> Self {
         self.groups.push(subscriber.group.clone());
         let route = match &self.feed {
             None => subscriber.into_route(),
-            Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()], Filter::all()),
+            Some(feed) => subscriber.fed_by(Arc::clone(&feed.broker), vec![feed.topic.clone()], brings),
         };
         self.route(route)
+    }
+
+    /// The same without its broker: nothing is published, and subscribers are fed from the outbox.
+    pub(crate) fn outbox_only(self) -> Self {
+        Self { feed: None, ..self }
+    }
+
+    /// The same with a route to the broker that begins there when it is new.
+    pub(crate) fn publishing_from(self, start: Start) -> Self {
+        Self {
+            publishes_from: start,
+            ..self
+        }
     }
 
     pub(crate) fn route(mut self, route: Route) -> Self {
@@ -220,6 +246,10 @@ impl Posts {
         self
     }
 
+    pub(crate) fn vitals(&self) -> Arc<Vitals> {
+        self.relay.vitals()
+    }
+
     pub(crate) fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.relay = self.relay.lease_ttl(ttl);
         self
@@ -228,7 +258,10 @@ impl Posts {
     pub(crate) fn relay(self) -> Relay {
         match self.feed {
             None => self.relay,
-            Some(feed) => self.relay.route(feed.publishing(self.groups)),
+            Some(feed) => self.relay.route(Route {
+                start: self.publishes_from,
+                ..feed.publishing(self.groups)
+            }),
         }
     }
 }
@@ -295,6 +328,11 @@ impl Scripted {
         match noted.note.as_str() {
             "panic" if is_bad => panic!("scripted to panic"),
             "hang" if is_bad => std::future::pending().await,
+            "lock" if is_bad => {
+                tx.execute_unprepared("update suite_locked set id = 1 where id = 1")
+                    .await?;
+                Ok(())
+            }
             "swallow" if is_bad => {
                 tx.execute_unprepared("select * from a_table_that_is_not_there")
                     .await
@@ -345,4 +383,14 @@ pub(crate) fn quick(attempts_max: u32) -> Retry {
         attempts_max: Some(attempts_max),
         age_max: None,
     }
+}
+
+/// A subquery with the numbers from 1 to 100,000 as `n`, on every database.
+pub(crate) fn numbers() -> String {
+    let digit = "(select 0 as d union all select 1 union all select 2 union all select 3 union all select 4 union all \
+                 select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
+    format!(
+        "(select a.d + 10 * b.d + 100 * c.d + 1000 * d.d + 10000 * e.d + 1 as n \
+         from {digit} a, {digit} b, {digit} c, {digit} d, {digit} e)"
+    )
 }

@@ -154,6 +154,24 @@ pub async fn a_group_named_as_the_inbox_needs_it_is_refused(fresh: Fresh) {
     assert!(error.to_string().contains("may be named \"accepted\""), "{error}");
 }
 
+/// A subscriber whose pattern can match nothing would pass every event in silence.
+pub async fn a_misspelt_pattern_is_refused(fresh: Fresh) {
+    for pattern in ["", "suite.noted*", "suite.**.v1"] {
+        let subscriber = Subscriber::new("s", pattern, Scripted::new("s"));
+        let outbox: Arc<dyn postroom::Outbox> = fresh.store();
+        let running = Relay::new(outbox).subscriber(subscriber).run(CancellationToken::new());
+        let ended = tokio::time::timeout(Duration::from_secs(10), running).await;
+        let error = ended
+            .expect("it does not begin to work")
+            .expect_err("refused")
+            .to_string();
+        assert!(
+            error.contains("\"s\"") && error.contains(&format!("{pattern:?}")),
+            "{error}"
+        );
+    }
+}
+
 /// A lease that cannot be taken, because somebody has locked its row, keeps the process neither from the leases it has nor
 /// from others.
 pub async fn a_lease_that_cannot_be_taken_holds_up_no_other(fresh: Fresh) {

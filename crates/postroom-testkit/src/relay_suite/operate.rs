@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use postroom::dead::Selection;
 use postroom::inspect;
-use postroom::{Job, Subscriber, When, clock, table};
-use sea_orm::{ConnectionTrait, DbBackend};
+use postroom::{DomainEvent, Fault, Job, Subscriber, Trouble, When, clock, migration, table};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, TransactionTrait};
 use uuid::Uuid;
 
-use super::fixture::{Office, Scripted, noted};
+use super::fixture::{Noted, Office, Scripted, noted};
 use crate::Fresh;
 
 /// A scheduled event waits for its time, also through a restart, and is then delivered.
@@ -33,12 +33,20 @@ pub async fn a_scheduled_event_is_released_when_it_is_due(fresh: Fresh) {
         late > time::Duration::milliseconds(-50),
         "released {late} before its time"
     );
+    let entries = inspect::newest(&*office.store(), &[Noted::TYPE], 1)
+        .await
+        .expect("entries");
+    let late = entries[0].created_at - due;
+    assert!(
+        late < time::Duration::seconds(5),
+        "it entered the outbox {late} after its time"
+    );
     office.stop().await;
     assert_eq!(office.number("select count(*) from postroom.outbox_scheduled").await, 0);
 }
 
-/// A process that dies while it releases what is due holds that up for seconds only. (Here somebody has locked the event, so
-/// that it dies in the middle.)
+/// A process that dies while it releases what is due holds that up for seconds only. (Here a lock keeps the event from entering
+/// the outbox, so that the process dies in the middle.)
 pub async fn what_is_due_is_released_soon_after_a_crash(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let tx = table::begin(office.fresh.db()).await.expect("begin");
@@ -46,9 +54,7 @@ pub async fn what_is_due_is_released_soon_after_a_crash(fresh: Fresh) {
         .await
         .expect("schedule");
     tx.commit().await.expect("commit");
-    let lock = table::begin(office.fresh.db()).await.expect("begin");
-    let sql = format!("update {}outbox_scheduled set due_at = due_at", office.prefix());
-    lock.execute_unprepared(&sql).await.expect("lock the event");
+    let lock = lock_out_emitters(&office).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     let claimed = "select count(*) from postroom.outbox_job where name = 'schedule' and claimed_until is not null";
     office
@@ -60,6 +66,18 @@ pub async fn what_is_due_is_released_soon_after_a_crash(fresh: Fresh) {
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.expect("s", &["due"]).await;
     office.stop().await;
+}
+
+/// A transaction that no insert into the outbox gets past.
+async fn lock_out_emitters(office: &Office) -> DatabaseTransaction {
+    let db = office.fresh.writers(1).await;
+    let lock = db.begin().await.expect("begin");
+    let sql = match lock.get_database_backend() {
+        DbBackend::Postgres => "lock table postroom.outbox in share mode",
+        _ => "select * from postroom_incoming for update", // repeatable read: with the gap behind the last row
+    };
+    lock.execute_unprepared(sql).await.expect("lock the outbox");
+    lock
 }
 
 /// A cancelled event is never released; cancelling it again says so.
@@ -214,6 +232,37 @@ pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
     office.stop().await;
 }
 
+/// What a subscriber has handled behind an event that its broker has not brought is remembered beyond its time: when the subscriber
+/// reads the log again, nothing else tells that it was handled.
+pub async fn the_inbox_remembers_what_may_be_read_again(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.emit(&[("a", "one"), ("a", "two")]).await;
+    office.expect("s", &["one", "two"]).await;
+    office.stop().await;
+    let cursor = format!("{}outbox_cursor", office.prefix());
+    let feeds = |handled_to: &str| format!("update {cursor} set fed_by = 'broker', handled_to = {handled_to}");
+    let remembered = "select count(*) from postroom.event_handled";
+    office.execute(&feeds("'0:0:0'")).await;
+    let mut retention = Job::inbox_retention(Duration::ZERO);
+    retention.when = When::Every(Duration::from_millis(100));
+    let runs = "select coalesce(max(runs), 0) from postroom.outbox_job where name = 'inbox-retention'";
+    office.start(office.relay().job(retention));
+    office
+        .until("the job has run", async || office.number(runs).await > 3)
+        .await;
+    assert_eq!(
+        office.number(remembered).await,
+        2,
+        "what may be read again was forgotten"
+    );
+    office.execute(&feeds("position")).await;
+    office
+        .until("the inbox forgets", async || office.number(remembered).await == 0)
+        .await;
+    office.stop().await;
+}
+
 /// The database's clock, so many seconds back.
 fn ago(office: &Office, seconds: u64) -> String {
     match office.fresh.db().get_database_backend() {
@@ -331,6 +380,42 @@ pub async fn why_names_what_is_stuck(fresh: Fresh) {
         .await
         .expect("pause");
     assert!(says("paused").await);
+    office.stop().await;
+}
+
+/// A relay that finds no tables says what to do, and works as soon as they are there.
+pub async fn a_relay_without_tables_names_the_way_out(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let all = office.fresh.migrations();
+    while migration::down(office.fresh.db(), "postroom", all)
+        .await
+        .expect("down")
+        .is_some()
+    {}
+    let posts = office.relay().subscriber(Scripted::new("s").subscriber(3));
+    let vitals = posts.vitals();
+    office.start(posts);
+    let first = || vitals.troubles().into_iter().next();
+    office
+        .until("it names the missing tables first", async || {
+            matches!(
+                first(),
+                Some(Trouble::Store {
+                    fault: Fault::TablesMissing,
+                    ..
+                })
+            )
+        })
+        .await;
+    let says = first().map(|trouble| trouble.to_string()).unwrap_or_default();
+    assert!(
+        says.contains("postroom migrate") && says.contains("migration::up"),
+        "{says}"
+    );
+    migration::up(office.fresh.db(), "postroom", all).await.expect("up");
+    office.emit(&[("a", "one")]).await;
+    office.expect("s", &["one"]).await;
+    assert_eq!(vitals.troubles(), []);
     office.stop().await;
 }
 

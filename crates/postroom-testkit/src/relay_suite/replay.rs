@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{Event, Filter, Start, Subscriber, table};
+use postroom::{ErrorKind, Event, Filter, Start, Subscriber, inspect, table};
 use sea_orm::ConnectionTrait;
 
 use super::fixture::{Office, Scripted, noted};
@@ -162,7 +162,7 @@ pub async fn a_replay_looks_before_it_locks(fresh: Fresh) {
     let refused = looked
         .expect("it waits for nobody")
         .expect_err("there is no such entry");
-    assert_eq!(refused.kind(), postroom::ErrorKind::NotFound, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
     lock.rollback().await.expect("let go");
 }
 
@@ -190,6 +190,68 @@ pub async fn a_replay_that_reads_for_long_holds_up_no_lease(fresh: Fresh) {
         renewed.expect("nobody holds the cursor while the log is read");
     }
     log.rollback().await.expect("let go");
+    office.stop().await;
+}
+
+/// A replay that is canceled takes back what it has handed over and nobody has tried, and nothing else: what waits there
+/// because it failed is delivered in the end.
+pub async fn a_canceled_replay_takes_back_what_was_not_tried(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let script = Scripted::new("s").fails_on("bad");
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office
+        .emit(&[("a", "bad"), ("a", "behind"), ("b", "one"), ("b", "two")])
+        .await;
+    office.expect("s", &["one", "two"]).await;
+    let parked = "select count(*) from postroom.outbox_parked";
+    office
+        .until("two are parked", async || office.number(parked).await == 2)
+        .await;
+    office.stop().await;
+    let order = Replay {
+        route: "s".into(),
+        range: Range::default(),
+        per_second: 100,
+        again: true,
+    };
+    let preview = replay::preview(&*office.store(), &order).await.expect("preview");
+    assert_eq!(preview.entries, 4);
+    let replay_id = replay::start(&*office.store(), &order, "me").await.expect("replay");
+    inspect::set_paused(&*office.store(), "s", true, "me")
+        .await
+        .expect("pause");
+    office.start(office.relay().subscriber(script.subscriber(1_000_000)));
+    office
+        .until("all are parked", async || office.number(parked).await == 4)
+        .await;
+    let listed = replay::list(office.fresh.db(), 10).await.expect("list");
+    assert_eq!((listed.len(), listed[0].replay_id), (1, replay_id));
+    // It is done as soon as everything is handed over; here it still runs.
+    office
+        .execute(&format!(
+            "update {}outbox_replay set state = 'running', until_id = until_id + 1",
+            office.prefix()
+        ))
+        .await;
+    let removed = replay::cancel(office.fresh.db(), replay_id, "me")
+        .await
+        .expect("cancel");
+    assert_eq!(removed, 2, "the two that were delivered before");
+    let refused = replay::cancel(office.fresh.db(), replay_id, "me")
+        .await
+        .expect_err("it is canceled");
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    script.heal();
+    inspect::set_paused(&*office.store(), "s", false, "me")
+        .await
+        .expect("resume");
+    office.expect("s", &["one", "two", "bad", "behind"]).await;
+    assert_eq!(
+        office
+            .number("select count(*) from postroom.outbox_replay where state = 'canceled'")
+            .await,
+        1
+    );
     office.stop().await;
 }
 

@@ -57,11 +57,49 @@ async fn a_broker_that_feeds_one_of_two_members_is_caught() {
 /// Every clause about subscribers holds through a broker too.
 mod fed {
     postroom_testkit::feed_suite!(crate::broker::fed);
+    postroom_testkit::move_suite!(crate::broker::fed);
+
+    mod long {
+        postroom_testkit::relay_suite!(crate::broker::fed; moving:
+            a_backlog_of_several_pages_survives_the_move_to_a_broker
+        );
+    }
 }
 
 pub(crate) async fn fed() -> Fresh {
     let feed = Feed::on(&mut MemoryBroker::default()).await;
     fresh::sqlite().await.fed_by(feed)
+}
+
+/// Positions in the log are kept by each store in its own way.
+mod moved_on_postgres {
+    postroom_testkit::move_suite!(crate::broker::fed_on_postgres);
+
+    mod long {
+        postroom_testkit::relay_suite!(crate::broker::fed_on_postgres; moving:
+            a_backlog_of_several_pages_survives_the_move_to_a_broker
+        );
+    }
+}
+
+mod moved_on_mysql {
+    postroom_testkit::move_suite!(crate::broker::fed_on_mysql);
+
+    mod long {
+        postroom_testkit::relay_suite!(crate::broker::fed_on_mysql; moving:
+            a_backlog_of_several_pages_survives_the_move_to_a_broker
+        );
+    }
+}
+
+pub(crate) async fn fed_on_postgres() -> Fresh {
+    let feed = Feed::on(&mut MemoryBroker::default()).await;
+    fresh::postgres().await.fed_by(feed)
+}
+
+pub(crate) async fn fed_on_mysql() -> Fresh {
+    let feed = Feed::on(&mut MemoryBroker::default()).await;
+    fresh::mysql().await.fed_by(feed)
 }
 
 /// The dead letter that counts is the one in the store.

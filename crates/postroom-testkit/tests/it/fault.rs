@@ -74,6 +74,10 @@ impl Outbox for Faulty {
         self.store.db()
     }
 
+    fn pool(&self, connections_max: u32) -> DatabaseConnection {
+        self.store.pool(connections_max)
+    }
+
     fn migrations(&self) -> &'static [Migration] {
         self.store.migrations()
     }

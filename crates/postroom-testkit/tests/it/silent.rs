@@ -1,31 +1,61 @@
-//! A database that falls silent, as a machine does that vanishes, is given up and found again.
+//! A network that falls silent under load: no connection answers any more, and none is closed. Events flow again soon after new
+//! connections reach the database.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postroom::table::{self, Table, named};
 use postroom::{DatabaseTransaction, Event, Relay, Result, Subscriber, append};
 use postroom_testkit::cable::Cable;
-use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
-use sea_orm::sea_query::{Asterisk, Query};
+use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
 use serde_json::value::to_raw_value;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-const EVENTS: usize = 300;
+const ROUTES: usize = 30;
+/// Forty transactions a second.
+const PAUSE: Duration = Duration::from_millis(25);
+const LOAD: Duration = Duration::from_secs(3);
+/// Events flow again within this time after the network is back.
+const BACK: Duration = Duration::from_secs(60);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres() {
-    let url = std::env::var("POSTROOM_TEST_POSTGRES_URL").unwrap();
-    let (cable, through) = lay(&url).await;
-    falls_silent(fresh::postgres_on(&through).await, &cable, &url).await;
+/// How long the network is silent; the whole half minute takes longer than the rest of the suite.
+fn silence() -> Duration {
+    let seconds = std::env::var("POSTROOM_TEST_SILENT_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(8))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql() {
+async fn one_process_on_postgres() {
+    on_postgres(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_on_postgres() {
+    on_postgres(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_on_mysql() {
+    on_mysql(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_on_mysql() {
+    on_mysql(2).await;
+}
+
+async fn on_postgres(processes: usize) {
+    let url = std::env::var("POSTROOM_TEST_POSTGRES_URL").unwrap();
+    let (cable, through) = lay(&url).await;
+    falls_silent(fresh::postgres_on(&through).await, processes, &cable, &url).await;
+}
+
+async fn on_mysql(processes: usize) {
     let url = std::env::var("POSTROOM_TEST_MYSQL_URL").unwrap();
     let (cable, through) = lay(&url).await;
-    falls_silent(fresh::mysql_on(&through).await, &cable, &url).await;
+    falls_silent(fresh::mysql_on(&through).await, processes, &cable, &url).await;
 }
 
 /// A cable to the server of an address, and the address through it.
@@ -40,30 +70,55 @@ fn server(url: &str) -> &str {
     behind.split('/').next().unwrap()
 }
 
-/// Every connection of a relay goes silent while events flow. The writer has another one.
-async fn falls_silent(fresh: Fresh, cable: &Cable, direct: &str) {
+/// Every connection of the relays goes silent while events flow. The writer has a connection that does not use the cable.
+async fn falls_silent(fresh: Fresh, processes: usize, cable: &Cable, direct: &str) {
     let through = fresh.url();
     let writer = Database::connect(through.replacen(server(&through), server(direct), 1));
     let writer = writer.await.unwrap();
-    let stop = CancellationToken::new();
-    let mut subscriber = Subscriber::new("s", "**", nothing);
-    subscriber.timeout = Duration::from_secs(1);
-    let relay = Relay::new(fresh.store()).subscriber(subscriber);
-    let work = async {
-        for n in 0..EVENTS {
-            let tx = table::begin(&writer).await.unwrap();
-            let event = Event::new("silent.thing.happened.v1", "thing", "key", to_raw_value(&n).unwrap());
-            append(&tx, &[event.unwrap()]).await.unwrap();
-            tx.commit().await.unwrap();
-            if n == EVENTS / 2 {
-                cable.cut();
-            }
-        }
-        until("all are handled", || async { handled(&writer).await == EVENTS }).await;
-        stop.cancel();
-    };
-    let (ended, ()) = tokio::join!(relay.run(stop.clone()), work);
-    ended.unwrap();
+    let (stop, mut relays) = (CancellationToken::new(), JoinSet::new());
+    for _ in 0..processes {
+        let subscribers = (0..ROUTES).map(|n| Subscriber::new(format!("s{n}"), "**", nothing));
+        let relay = Relay::new(fresh.second().await);
+        relays.spawn(subscribers.fold(relay, Relay::subscriber).run(stop.clone()));
+    }
+    let mut emitted = load(&writer, LOAD).await;
+    cable.silence();
+    emitted += load(&writer, silence()).await;
+    cable.mend();
+    let mended = Instant::now();
+    emitted += load(&writer, LOAD).await;
+    while handled(&writer).await < emitted * ROUTES {
+        let missing = emitted * ROUTES - handled(&writer).await;
+        assert!(
+            mended.elapsed() < BACK,
+            "{missing} effects are missing after {:?}",
+            mended.elapsed()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    stop.cancel();
+    while let Some(ended) = relays.join_next().await {
+        ended.unwrap().unwrap();
+    }
+}
+
+/// Emits for a while; answers how many events.
+async fn load(writer: &DatabaseConnection, span: Duration) -> usize {
+    let (begun, mut emitted) = (Instant::now(), 0);
+    while begun.elapsed() < span {
+        let tx = table::begin(writer).await.unwrap();
+        let event = Event::new(
+            "silent.thing.happened.v1",
+            "thing",
+            "key",
+            to_raw_value(&emitted).unwrap(),
+        );
+        append(&tx, &[event.unwrap()]).await.unwrap();
+        tx.commit().await.unwrap();
+        emitted += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+    emitted
 }
 
 async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
@@ -72,6 +127,9 @@ async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
 
 async fn handled(db: &DatabaseConnection) -> usize {
     let mut select = Query::select();
-    select.column(Asterisk).from(named(db, Table::Handled));
-    db.query_all(&select).await.unwrap().len()
+    select
+        .expr_as(Expr::cust("count(*)"), "handled")
+        .from(named(db, Table::Handled));
+    let row = db.query_one(&select).await.unwrap().unwrap();
+    usize::try_from(row.try_get::<i64>("", "handled").unwrap()).unwrap()
 }

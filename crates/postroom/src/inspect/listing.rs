@@ -94,11 +94,15 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
     for route in &routes {
         pages.push(store.read(route.position, AHEAD).await?);
     }
+    let unread = store.not_yet_readable(AHEAD).await?;
+    let is_unread = |entry: &Entry| unread.iter().any(|other| other.event.id == entry.event.id);
     let step = |entry: &Entry, route: &RouteStatus, page: &Page| {
         let at = (route.route.clone(), entry.event.id);
         let (state, attempts, error) = match parked.get(&at).or_else(|| failed.get(&at)).cloned() {
             Some(seen) => seen,
-            None if !is_archived && is_ahead(page, entry) => ("pending".to_owned(), None, route.down.clone()),
+            None if !is_archived && (is_ahead(page, entry) || is_unread(entry)) => {
+                ("pending".to_owned(), None, route.down.clone())
+            }
             None => ("passed".to_owned(), None, None),
         };
         Step {

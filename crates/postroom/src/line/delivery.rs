@@ -2,48 +2,91 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt;
 use sea_orm::DatabaseTransaction;
 
-use super::Line;
+use super::{Line, PROBE_LANES};
 use crate::destination::{Batch, Receipt};
 use crate::error::Result;
 use crate::feed::Slice;
+use crate::leased;
 use crate::outbox::Entry;
-use crate::route::To;
+use crate::route::{Lanes, To};
 use crate::task;
 use crate::trace::{self, Step};
 
+/// What was sent, and what came back.
+#[derive(Default)]
+pub(super) struct Sent<'a> {
+    pub(super) entries: Vec<&'a Entry>,
+    /// Of the first of them: all, but for a subscriber.
+    pub(super) receipts: Vec<Receipt>,
+    /// The transaction in which they are to be settled, if it holds effects.
+    pub(super) tx: Option<DatabaseTransaction>,
+}
+
 impl Line {
-    /// Delivers entries; answers receipts for the first of them (all, but for a subscriber) and the transaction in which
-    /// they are to be settled, if it holds effects.
-    pub(super) async fn deliver(&self, send: &[&Entry]) -> Result<(Vec<Receipt>, Option<DatabaseTransaction>)> {
-        let db = self.feed.outbox().db();
+    /// Delivers entries.
+    pub(super) async fn deliver<'a>(&self, send: Vec<&'a Entry>) -> Result<Sent<'a>> {
         match &self.route.to {
             To::Subscriber(subscriber) if !send.is_empty() => {
-                let (receipts, tx) = subscriber.handle(db, send).await?;
-                Ok((receipts, Some(tx)))
+                let (receipts, tx) = match self.feeding {
+                    Some(_) => subscriber.handle_recorded(&self.handlers, &send).await?,
+                    None => subscriber.handle(&self.handlers, &send).await?,
+                };
+                Ok(Sent {
+                    entries: send,
+                    receipts,
+                    tx: Some(tx),
+                })
             }
             To::Destination(destination) if !send.is_empty() => {
                 let batch = Batch {
-                    entries: send,
+                    entries: &send,
                     ordering: self.route.ordering,
                 };
                 let spans = send
                     .iter()
                     .map(|entry| trace::span(Step::Deliver, &self.route.name, &entry.event));
                 let _spans: Vec<tracing::Span> = spans.collect(); // they end with the delivery
-                let delivery = AssertUnwindSafe(destination.deliver(&batch)).catch_unwind();
+                let lease = self.lease.clone();
+                let is_held = move || lease.borrow().is_some_and(|lease| Instant::now() < lease.deadline);
+                let delivery = leased::while_leased(is_held, destination.deliver(&batch));
+                let delivery = AssertUnwindSafe(delivery).catch_unwind();
                 let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
                 receipts.resize(
                     send.len(),
                     Receipt::Unavailable("the destination gave no receipt".to_owned()),
                 );
-                Ok((receipts, None))
+                Ok(Sent {
+                    entries: send,
+                    receipts,
+                    tx: None,
+                })
             }
-            To::Subscriber(_) | To::Destination(_) => Ok((Vec::new(), None)),
+            To::Subscriber(_) | To::Destination(_) => Ok(Sent::default()),
         }
+    }
+
+    /// Sends the first entry to see whether the destination is there. If it is unavailable, the first entries of other lanes
+    /// follow: one entry can be unavailable by itself. What comes behind them in `entries` is left for the next turn.
+    pub(super) async fn probe<'a>(&self, entries: &mut Vec<&'a Entry>, send: &[&'a Entry]) -> Result<Sent<'a>> {
+        let mut lanes = Lanes::new();
+        let is_first = |entry: &&&Entry| lanes.insert(self.route.ordering.lane(entry));
+        let mut probes = send.iter().filter(is_first).take(1 + PROBE_LANES).copied();
+        let mut sent = self.deliver(probes.next().into_iter().collect()).await?;
+        if all_unavailable(&sent.receipts).is_some() {
+            let others = self.deliver(probes.collect()).await?;
+            sent.entries.extend(others.entries);
+            sent.receipts.extend(others.receipts);
+            sent.tx = others.tx.or(sent.tx);
+        }
+        if let Some(last) = sent.entries.last().map(|last| last.id) {
+            entries.retain(|entry| entry.id <= last);
+        }
+        Ok(sent)
     }
 
     /// Delivers a full page to a destination while the page behind it is read; the feed keeps that. Nobody waits for it: a

@@ -13,28 +13,24 @@ use crate::judge::Settlement;
 use crate::outbox::{Position, answered};
 use crate::parked::{self, Parking};
 use crate::route::{Lane, Ordering, Source};
-use crate::settle::settle;
+use crate::settle::{Settled, settle};
 use crate::table;
 use crate::vitals::Counts;
 
 impl Line {
-    /// Writes down why the destination cannot be reached, once for each reason.
-    pub(super) async fn went_down(&self, work: &mut Work, reason: String) -> Result<()> {
+    /// The destination answers nothing but `Unavailable`. The second time in a row that is taken for an outage and written down,
+    /// once for each reason.
+    pub(super) async fn is_unavailable(&self, work: &mut Work, reason: String) -> Result<()> {
+        let is_outage = std::mem::replace(&mut work.memory.probing, true);
+        if !is_outage || work.down.as_ref() == Some(&reason) {
+            tracing::debug!(route = %self.route.name, reason, "destination unavailable");
+            return Ok(());
+        }
+        tracing::warn!(route = %self.route.name, reason, "destination unavailable; it is probed until it answers");
         self.vitals.behind(&self.name, Some(&reason));
-        tracing::warn!(route = %self.route.name, reason, "destination unavailable");
-        work.probing = true;
-        if work.down.as_ref() != Some(&reason) {
-            self.record_down(work.epoch, &reason).await?;
-            work.down = Some(reason);
-        }
+        self.record_down(work.epoch, &reason).await?;
+        work.down = Some(reason);
         Ok(())
-    }
-
-    /// Something was answered by the destination, if only with a refusal: it is there.
-    fn answered(work: &mut Work, counts: Counts) {
-        if counts.delivered + counts.failed > 0 {
-            work.probing = false;
-        }
     }
 
     pub(super) async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
@@ -67,7 +63,6 @@ impl Line {
     pub(super) async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
         work.position = position;
         work.unsettled += counts.delivered;
-        Self::answered(work, counts);
         self.vitals.moved(&self.name, counts);
         self.settle_lazily(work, false).await
     }
@@ -97,16 +92,17 @@ impl Line {
             .map(|row| row.delay)
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
-        let step = work.step(position);
-        answered(async {
+        let (step, ordering) = (work.step(position), self.route.ordering);
+        let settled = answered(async {
             let tx = self.begun(tx).await?;
-            settle(&tx, &self.shard, step, self.route.ordering, settlement).await?;
-            commit(tx).await
+            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
+            commit(tx).await?;
+            Ok(settled)
         })
         .await?;
         work.settled_to(position);
-        work.parked += parked;
-        Self::answered(work, counts);
+        work.is_arranged &= !settled.is_changed;
+        work.failed += parked;
         if self.route.ordering != Ordering::None {
             work.lanes.extend(blocked);
         }
@@ -130,14 +126,14 @@ impl Line {
             retried: counts.delivered + counts.failed,
             ..counts
         };
-        let letters = match &self.route.from {
-            Source::Broker { .. } => consumer::letters(&self.route.name, &settlement.dead),
-            Source::Outbox => Vec::new(),
-        };
         let (step, ordering) = (work.step(work.position), self.route.ordering);
-        let freed = answered(async {
+        let Settled {
+            freed,
+            dead,
+            is_changed,
+        } = answered(async {
             let tx = self.begun(tx).await?;
-            let freed = settle(&tx, &self.shard, step, ordering, settlement).await?;
+            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
             work.next_due = parked::due_in(&tx, &self.shard)
                 .await?
                 .map(|wait| Instant::now() + wait);
@@ -145,12 +141,12 @@ impl Line {
                 work.lanes = parked::lanes(&tx, &self.shard, ordering).await?;
             }
             commit(tx).await?;
-            Ok(freed)
+            Ok(settled)
         })
         .await?;
         work.settled_to(work.position);
-        work.parked = work.parked.saturating_sub(gone);
-        Self::answered(work, counts);
+        work.failed = work.failed.saturating_sub(gone);
+        work.is_arranged &= !is_changed;
         for key in freed {
             work.lanes.remove(&Lane::Key(key));
         }
@@ -159,7 +155,7 @@ impl Line {
             _ => self.vitals.moved(&self.name, counts),
         }
         if let Source::Broker { broker, .. } = &self.route.from {
-            consumer::bury(&**broker, &letters).await;
+            consumer::bury(&**broker, &consumer::letters(&self.route.name, &dead)).await;
         }
         Ok(())
     }
@@ -179,7 +175,7 @@ impl Line {
         }
         answered(async {
             let tx = table::begin_own(self.feed.outbox().db()).await?;
-            cursor::advance(&tx, &self.shard, work.step(work.position), work.unsettled).await?;
+            cursor::advance(&tx, &self.shard, &work.step(work.position), work.unsettled).await?;
             commit(tx).await
         })
         .await?;
@@ -188,6 +184,6 @@ impl Line {
     }
 }
 
-async fn commit(tx: DatabaseTransaction) -> Result<()> {
+pub(super) async fn commit(tx: DatabaseTransaction) -> Result<()> {
     tx.commit().await.map_err(|source| Error::db("commit progress", source))
 }

@@ -11,7 +11,7 @@ mod idle;
 mod limit;
 mod native;
 mod paid;
-mod plain;
+pub(super) mod plain;
 mod publish;
 mod receiver;
 mod relay;

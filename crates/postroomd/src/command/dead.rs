@@ -101,7 +101,11 @@ pub(crate) struct Discard {
 
 impl Dead {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open_ready().await?;
+        let url = &config.store.url;
+        let store = match &self {
+            Self::List(_) | Self::Show(_) => url.open_ready_to_read().await?,
+            Self::Retry(_) | Self::Discard(_) => url.open_ready().await?,
+        };
         let db = store.db();
         match self {
             Self::List(list) => {
@@ -215,6 +219,15 @@ impl List {
         }
     }
 
+    /// Whether there may be more: as many as were asked for, or fewer because they are large.
+    fn has_more(&self, letters: &[DeadLetter]) -> bool {
+        let bytes: usize = letters
+            .iter()
+            .map(|letter| letter.entry.event.payload.get().len())
+            .sum();
+        letters.len() as u64 == self.limit || bytes >= dead::LIST_BYTES / 2
+    }
+
     fn show(&self, letters: &[DeadLetter]) -> Result<()> {
         if letters.is_empty() {
             return print("no dead letters");
@@ -243,8 +256,7 @@ impl List {
             ]);
         }
         print(listing.text(output::size().map(|(columns, _)| columns), Paint::detect()))?;
-        let is_full = u64::try_from(letters.len()).is_ok_and(|count| count == self.limit);
-        match letters.last().filter(|_| is_full) {
+        match letters.last().filter(|_| self.has_more(letters)) {
             Some(oldest) => print(format!("there may be more: --before {}", oldest.dead_id)),
             None => Ok(()),
         }

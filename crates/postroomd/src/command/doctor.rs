@@ -1,5 +1,6 @@
 //! `postroom doctor`: is everything set up so that nothing can get lost?
 
+mod broker;
 mod setting;
 
 use std::time::Instant;
@@ -98,6 +99,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
         "program",
         format!("postroom {}", env!("CARGO_PKG_VERSION")),
     )];
+    findings.extend(broker::examine(config).await);
     let url = &config.store.url;
     if url.file().is_some_and(|file| !file.exists()) {
         findings.push(Finding::fail(
@@ -108,7 +110,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
         return findings;
     }
     let begun = Instant::now();
-    let store = match url.open().await {
+    let store = match url.open_to_read().await {
         Ok(store) => store,
         Err(error) => {
             let next = "check the address, the server, the user and its password";
@@ -214,9 +216,11 @@ async fn transactions(store: &dyn Inspect) -> Finding {
         .filter(|transaction| transaction.age_s > OPEN_S_MAX)
         .map(|transaction| format!("{} since {:.0} s", transaction.session, transaction.age_s))
         .collect();
-    match old.is_empty() {
-        true => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
-        false => Finding::warn(
+    let hidden = store.hidden().await.ok().flatten();
+    match (old.is_empty(), hidden) {
+        (true, Some(hidden)) => Finding::warn("transactions", hidden.what, hidden.next),
+        (true, None) => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
+        (false, _) => Finding::warn(
             "transactions",
             format!("open for long: {}", old.join(", ")),
             "commit or end these sessions",

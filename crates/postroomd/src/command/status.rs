@@ -34,7 +34,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open_ready().await?;
+        let store = config.store.url.open_ready_to_read().await?;
         if !self.watch {
             let status = self.read(store.as_ref()).await?;
             return match self.json {
@@ -64,8 +64,6 @@ impl Status {
     }
 
     async fn read(&self, store: &dyn Inspect) -> Result<inspect::Status> {
-        // What has been committed but not looked at yet counts too.
-        store.pulse().await?;
         let mut status = inspect::status(store).await?;
         if let Some(wanted) = &self.route {
             status.routes.retain(|route| route.route == *wanted);

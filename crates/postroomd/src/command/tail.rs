@@ -1,10 +1,12 @@
 //! `postroom tail`: read the outbox like a log file.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use postroom::{Entry, Filter, Inspect, Position};
+use uuid::Uuid;
 
 use crate::age::with_date;
 use crate::config::Config;
@@ -42,58 +44,87 @@ enum Place {
 
 impl Tail {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open_ready().await?;
+        let store = config.store.url.open_ready_to_read().await?;
         let default = if self.follow { Place::Head } else { Place::Beginning };
-        let mut position = Position::START;
+        let mut reader = Reader {
+            store: store.as_ref(),
+            position: Position::START,
+            early: HashSet::new(),
+        };
         if self.from.unwrap_or(default) == Place::Head {
-            store.pulse().await?;
-            position = store.head().await?;
+            reader.go_to_head().await?;
         }
         let mut wait = LOOK_MIN;
         loop {
-            let begun_at = position;
-            let pulse = store.pulse().await?;
-            position = self.show_from(store.as_ref(), position).await?;
-            if pulse.more {
-                continue;
-            }
+            let is_new = self.show_all(&mut reader).await?;
             if !self.follow {
                 return Ok(());
             }
-            wait = if position == begun_at {
-                (wait * 2).min(LOOK_MAX)
-            } else {
-                LOOK_MIN
-            };
+            wait = if is_new { LOOK_MIN } else { (wait * 2).min(LOOK_MAX) };
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Shows everything up to the head; answers where that is.
-    async fn show_from(&self, store: &dyn Inspect, mut position: Position) -> Result<Position> {
+    /// Shows everything that is committed and not shown yet; answers whether there was anything.
+    async fn show_all(&self, reader: &mut Reader<'_>) -> Result<bool> {
         let filter = if self.types.is_empty() {
             Filter::all()
         } else {
             Filter::any_of(self.types.clone())
         };
-        let paint = Paint::detect();
-        loop {
-            let page = store.read(position, PAGE).await?;
-            for entry in page
-                .entries
-                .iter()
-                .filter(|entry| filter.matches(&entry.event.event_type))
-            {
+        let (paint, mut is_new) = (Paint::detect(), false);
+        while let Some(entries) = reader.next().await? {
+            is_new |= !entries.is_empty();
+            for entry in entries.iter().filter(|entry| filter.matches(&entry.event.event_type)) {
                 match self.json {
                     true => print_json_line(entry)?,
                     false => print(line(entry, paint))?,
                 }
             }
-            if page.next == position {
-                return Ok(position);
-            }
-            position = page.next;
         }
+        Ok(is_new)
+    }
+}
+
+/// Reads the log, and beyond its end what is committed but not in it yet: that waits for a relay, and reading changes nothing.
+struct Reader<'a> {
+    store: &'a dyn Inspect,
+    position: Position,
+    /// Events that were read before they were in the log.
+    early: HashSet<Uuid>,
+}
+
+impl Reader<'_> {
+    /// Passes over everything that is committed now.
+    async fn go_to_head(&mut self) -> Result<()> {
+        self.position = self.store.head().await?;
+        while self.next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// The next entries; none, when there is nothing more for now.
+    async fn next(&mut self) -> Result<Option<Vec<Entry>>> {
+        if let Some(entries) = self.next_of_log().await? {
+            return Ok(Some(entries));
+        }
+        let waiting = self.store.not_yet_readable(self.early.len() + PAGE).await?;
+        // What came into the log after the first look and before the second is in neither.
+        if let Some(entries) = self.next_of_log().await? {
+            return Ok(Some(entries));
+        }
+        let is_new = |entry: &Entry| self.early.insert(entry.event.id);
+        let entries: Vec<Entry> = waiting.into_iter().filter(is_new).collect();
+        Ok((!entries.is_empty()).then_some(entries))
+    }
+
+    async fn next_of_log(&mut self) -> Result<Option<Vec<Entry>>> {
+        let page = self.store.read(self.position, PAGE).await?;
+        if page.next == self.position {
+            return Ok(None);
+        }
+        self.position = page.next;
+        let is_new = |entry: &&Entry| !self.early.remove(&entry.event.id);
+        Ok(Some(page.entries.iter().filter(is_new).cloned().collect()))
     }
 }
 

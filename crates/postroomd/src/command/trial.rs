@@ -63,9 +63,13 @@ async fn others(store: &dyn Inspect) -> Result<Option<String>> {
             return Ok(Some(format!("a relay works the route {:?}", route.route)));
         }
         let is_of_a_trial = ROUTES.iter().any(|prefix| route.route.starts_with(prefix));
-        if route.backlog > 0 && !is_of_a_trial {
+        if !is_of_a_trial {
             let events = inspect::counted(route.backlog, "event waits", "events wait");
-            return Ok(Some(format!("about {events} for the route {:?}", route.route)));
+            let says = format!(
+                "the route {:?} is registered, about {events} for it, and it would get the events of the trial",
+                route.route
+            );
+            return Ok(Some(says));
         }
     }
     let has_unread = status.routes.is_empty() && has_events(store).await?;

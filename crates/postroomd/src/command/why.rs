@@ -28,8 +28,7 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let store = config.store.url.open_ready().await?;
-        store.pulse().await?;
+        let store = config.store.url.open_ready_to_read().await?;
         match self.event_id {
             Some(event_id) => self.explain(store.as_ref(), event_id, config).await,
             None => {

@@ -277,12 +277,7 @@ fn patterns(value: &Value) -> Result<Vec<String>, String> {
         Value::Array(list) => list.iter().map(value::text).collect::<Result<_, _>>()?,
         _ => Vec::new(),
     };
-    let is_pattern = |pattern: &String| {
-        let segments: Vec<&str> = pattern.split('.').collect();
-        let rest = segments.iter().position(|segment| *segment == "**");
-        segments.iter().all(|segment| !segment.is_empty()) && rest.is_none_or(|at| at + 1 == segments.len())
-    };
-    if !list.is_empty() && list.iter().all(is_pattern) {
+    if Filter::any_of(list.clone()).check().is_ok() {
         return Ok(list);
     }
     let wanted = r#"event types such as "shop.order.*" or ["shop.**"]; * is one segment, ** the rest and comes last"#;

@@ -97,8 +97,9 @@ impl Victim for redis_server::RedisServer {
     }
 }
 
-fn length() -> Duration {
-    let seconds = std::env::var(LENGTH).map_or(LENGTH_DEFAULT, |text| {
+/// How long the faults go on, if nobody says otherwise.
+pub(crate) fn length(default: u64) -> Duration {
+    let seconds = std::env::var(LENGTH).map_or(default, |text| {
         let number = text.parse();
         number.unwrap_or_else(|_| panic!("{LENGTH} is {text:?}; give a number of seconds"))
     });
@@ -124,11 +125,12 @@ async fn survives(fresh: Fresh, mut victim: impl Victim) {
         keys: 16,
         seed: 11,
     };
-    let (length, url) = (length(), victim.url());
+    let (length, url) = (length(LENGTH_DEFAULT), victim.url());
     let mut run = Run {
         workload,
         reader: Reader::Own,
         through: None,
+        natural: None,
     };
     run.through = Some(victim.broker(&run.topic()).await);
     run.prepare(&*fresh).await.unwrap();

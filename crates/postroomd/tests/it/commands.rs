@@ -136,9 +136,26 @@ async fn a_route_can_be_paused_resumed_and_replayed() {
         "--to-id",
         "2",
     ];
+    let counted = place.json(&[&replay[..], &["--dry-run"]].concat()).await;
+    assert_eq!(
+        counted,
+        serde_json::json!({ "entries": 2, "first_id": 1, "last_id": 2 })
+    );
+    assert!(
+        place.ok(&["replay", "list"]).await.contains("there are no replays"),
+        "it only counted"
+    );
     assert_eq!(place.json(&replay).await["replay_id"], 1);
     place.wait_for_route("all", |route| route["delivered"] == 5).await;
     assert_eq!(place.route("other").await["delivered"], 3, "no other route notices");
+    let listed = place.json(&["replay", "list"]).await;
+    let first = &listed[0];
+    assert_eq!(
+        (&first["route"], &first["state"], &first["parked"], &first["created_by"]),
+        (&"all".into(), &"done".into(), &2.into(), &"cli:ada".into())
+    );
+    let refused = place.fails(&["replay", "cancel", "1"]).await;
+    assert!(refused.contains("replay 1 is done already"), "{refused}");
     relay.stop().await;
 }
 
@@ -154,10 +171,14 @@ async fn the_example_can_be_replayed_again() {
         assert_eq!(status["delivered"], delivered, "{status}");
     };
     until("hello-flaky", 2).await; // the order and its receipt
-    place.ok(&["replay", "--route", "hello-receipts", "--again"]).await;
+    place
+        .ok(&["replay", "--route", "hello-receipts", "--all", "--again"])
+        .await;
     until("hello-receipts", 2).await;
     until("hello-flaky", 3).await; // a receipt that is told of again
-    place.ok(&["replay", "--route", "hello-flaky", "--again"]).await;
+    place
+        .ok(&["replay", "--route", "hello-flaky", "--all", "--again"])
+        .await;
     until("hello-flaky", 6).await;
     relay.stop().await;
 }
@@ -312,6 +333,8 @@ async fn mistakes_are_told_once_with_the_way_out() {
         &["status", "--route", "nope"][..],
         &["pause", "nope"],
         &["replay", "--route", "nope"],
+        &["replay", "--route", "nope", "--all"],
+        &["replay", "cancel", "7"],
         &["dead", "show", "7"],
         &["dead", "retry"],
         &["dead", "retry", "7"],

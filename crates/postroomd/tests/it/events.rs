@@ -117,3 +117,36 @@ async fn a_broken_event_is_refused_with_the_reason_and_nothing_is_kept() {
     let events = place.ok(&["tail", "--json"]).await;
     assert!(!events.contains("shop.order.paid.v1"), "{events}");
 }
+
+/// Who may post could otherwise forge a module's events, for example an order that was never placed.
+#[tokio::test]
+async fn an_event_type_that_a_module_declares_is_refused_in_every_mode() {
+    let place = Place::new();
+    let up = place.start(&["up"]).await;
+    let forged = |id: &str, kind: &str| event(id).replace("shop.order.paid.v1", kind);
+    let refused = async |headers: &str, body: &str, words: [&str; 3]| {
+        let (code, answer) = up.request_with("POST", "/api/v1/events", headers, body).await;
+        assert_eq!(code, 422, "{body}: {answer}");
+        let problem: Value = serde_json::from_str(&answer).unwrap();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(words.iter().all(|word| detail.contains(word)), "{detail}");
+    };
+    let declared = "hello.receipt.written.v1";
+    let names = ["event 0", declared, "module hello"];
+    refused(STRUCTURED, &forged("F-1", declared), names).await;
+    let binary = "content-type: application/json\r\nce-specversion: 1.0\r\nce-id: F-2\r\nce-subject: order-7\r\n\
+        ce-source: https://shop.example/till\r\nce-type: hello.receipt.written.v1\r\n";
+    refused(binary, r#"{ "amount": 12 }"#, names).await;
+    let batch = format!("[{},{}]", event("F-3"), forged("F-4", declared));
+    refused(BATCH, &batch, ["event 1", declared, "module hello"]).await;
+    for disguise in [
+        "hello.receipt.written.v0",
+        "Hello.Receipt.Written.v1",
+        "hello.receipt.written",
+    ] {
+        refused(STRUCTURED, &forged("F-5", disguise), ["event 0", disguise, declared]).await;
+    }
+    up.stop().await;
+    let events = place.ok(&["tail", "--json"]).await;
+    assert!(!events.contains("https://shop.example/till"), "{events}");
+}

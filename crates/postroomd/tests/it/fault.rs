@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test harness: what is missing has failed"
 )]
 
@@ -14,23 +15,39 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use postroom::inspect;
+use postroom_testkit::failures::is_in_the_middle;
 use postroom_testkit::process::Process;
 use postroom_testkit::server::Server;
 use postroom_testkit::verify::{LEASE, Reader, Run};
 use postroom_testkit::{Fresh, Workload, fresh, server};
+use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 const DEADLINE: Duration = Duration::from_secs(90);
+/// How long two relays, four writers and a database on two cores may delay a take-over.
+const SCHEDULING_MAX: Duration = Duration::from_secs(1);
 
 /// A run with writers, and relays as processes of their own.
 struct Scene {
     fresh: Fresh,
     run: Run,
+    /// Where relays without an inbox keep their journals.
+    journals: Option<TempDir>,
 }
 
 impl Scene {
     async fn new(fresh: Fresh) -> Self {
+        Self::with(fresh, None).await
+    }
+
+    /// The same without an inbox: one effect is the fence's work alone.
+    async fn without_inbox(fresh: Fresh) -> Self {
+        Self::with(fresh, Some(tempfile::tempdir().unwrap())).await
+    }
+
+    async fn with(fresh: Fresh, journals: Option<TempDir>) -> Self {
         // SQLite's writers take turns, and other processes poll for theirs: more of them would only starve the relays.
         let workload = Workload {
             prefix: "fault-".to_owned(),
@@ -44,7 +61,9 @@ impl Scene {
                 workload,
                 reader: Reader::Own,
                 through: None,
+                natural: journals.as_ref().map(|folder| folder.path().to_owned()),
             },
+            journals,
         };
         scene.run.prepare(&*scene.fresh).await.unwrap();
         scene
@@ -57,6 +76,9 @@ impl Scene {
             .env("POSTROOM__STORE__URL", self.fresh.url())
             .stdin(Stdio::null())
             .stderr(Stdio::null());
+        if let Some(journals) = &self.journals {
+            command.arg("--journal").arg(journals.path());
+        }
         Process::run(&mut command).unwrap()
     }
 
@@ -67,33 +89,48 @@ impl Scene {
         route.owner?.split(':').nth(1)?.parse().ok()
     }
 
-    /// How often the lease has been taken.
-    async fn epoch(&self) -> i64 {
-        let status = inspect::status(&*self.fresh).await.unwrap();
-        status.routes.iter().map(|route| route.epoch).max().unwrap_or(0)
-    }
-
-    /// Pauses the holder until it has been replaced; answers its epoch. On SQLite a process that is paused inside a
-    /// transaction keeps the lock of the whole file, and nobody can replace it: then it is woken and paused again.
-    async fn pause_holder(&self, relays: &mut [Process; 2]) -> i64 {
-        // On a server the lease runs out, and a transaction that was caught open is ended by the server.
-        let (tries, limit) = if self.fresh.overlapping_writers {
-            (1, DEADLINE)
-        } else {
-            (20, LEASE * 4)
-        };
-        for _ in 0..tries {
-            until("somebody holds the lease", async || self.holder().await.is_some()).await;
-            let (holder, epoch) = (self.holder().await.unwrap(), self.epoch().await);
-            let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
-            relays[at].stop().unwrap();
-            let replaced = until_or(limit, async || self.holder().await.is_some_and(|now| now != holder));
-            if replaced.await {
-                return epoch;
+    /// Pauses the holder until it has been replaced. Where it can be replaced then, it is paused when its effects are written and
+    /// not committed; on SQLite a process that is paused inside a transaction keeps the lock of the whole file, and nobody can
+    /// replace it: then it is woken and paused again.
+    async fn pause_holder(&self, relays: &mut [Process; 2]) {
+        let can_be_replaced = self.fresh.overlapping_writers;
+        let limit = if can_be_replaced { DEADLINE } else { LEASE * 4 };
+        for _ in 0..500 {
+            let (at, holder) = self.stop_holder(relays).await;
+            let is_aimed = !can_be_replaced || self.is_in_the_middle(holder).await;
+            let replaced = async || self.holder().await.is_some_and(|now| now != holder);
+            if is_aimed && until_or(limit, replaced).await {
+                return;
             }
             relays[at].cont().unwrap();
         }
-        panic!("a paused holder was not replaced in {tries} tries");
+        panic!("a paused holder was not replaced");
+    }
+
+    /// Stops the holder; answers which it is, and its id.
+    async fn stop_holder(&self, relays: &mut [Process; 2]) -> (usize, u32) {
+        until("somebody holds the lease", async || self.holder().await.is_some()).await;
+        let holder = self.holder().await.unwrap();
+        let at = relays.iter().position(|relay| relay.pid() == holder).unwrap();
+        relays[at].stop().unwrap();
+        (at, holder)
+    }
+
+    /// The lease expires, and the standby looks for expired leases every second. SQLite has no limit: the standby may wait longer
+    /// for the one write lock of the file.
+    fn assert_taken_over_since(&self, begun: Instant) {
+        let took = begun.elapsed();
+        let limit = LEASE + Duration::from_secs(1) + SCHEDULING_MAX;
+        println!("the standby took over after {took:?}");
+        assert!(
+            took < limit || !self.fresh.overlapping_writers,
+            "take-over took {took:?}, longer than {limit:?}"
+        );
+    }
+
+    async fn is_in_the_middle(&self, process: u32) -> bool {
+        let folder = self.journals.as_ref().unwrap().path();
+        is_in_the_middle(folder, &*self.fresh, process).await.unwrap()
     }
 
     async fn effects(&self) -> u64 {
@@ -164,15 +201,7 @@ async fn a_killed_holder_is_replaced_within_the_lease(fresh: Fresh) {
                     scene.holder().await.is_some_and(|now| now != holder)
                 })
                 .await;
-                let took = killed_at.elapsed();
-                // The lease runs out, then the other looks once a second; the rest is this machine's load, and on SQLite
-                // the wait for the file's one write lock.
-                let limit = if scene.fresh.overlapping_writers {
-                    LEASE * 2 + Duration::from_secs(3)
-                } else {
-                    DEADLINE
-                };
-                assert!(took < limit, "take-over took {took:?}");
+                scene.assert_taken_over_since(killed_at);
                 scene.until_moving().await;
                 relays[at] = scene.relay();
             }
@@ -180,22 +209,85 @@ async fn a_killed_holder_is_replaced_within_the_lease(fresh: Fresh) {
         .await;
 }
 
-/// The holder is paused past its lease and wakes up: it has been replaced, stops itself, and nothing happens twice.
+/// The holder is paused past its lease, with effects that are written and not committed, and wakes up: it has been replaced, stops
+/// itself, and nothing happens twice. There is no inbox to help: only the fence.
 async fn a_paused_holder_cannot_move_anything(fresh: Fresh) {
+    let scene = Scene::without_inbox(fresh).await;
+    let mut relays = [scene.relay(), scene.relay()];
+    scene.run.until_registered(&*scene.fresh).await.unwrap();
+    scene
+        .check(Box::pin(async {
+            for _ in 0..2 {
+                scene.until_moving().await;
+                scene.pause_holder(&mut relays).await;
+                scene.until_moving().await;
+                relays.iter_mut().for_each(|relay| relay.cont().unwrap());
+            }
+            scene.until_moving().await;
+            let all_run = relays.iter_mut().all(|relay| relay.status().unwrap().is_none());
+            assert!(all_run, "it stops working, not running");
+        }))
+        .await;
+}
+
+/// Makes every move of a cursor take a while, so that whoever stops a relay stops it between that and its commit.
+fn slow_cursor(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => {
+            "create function slow_cursor() returns trigger language plpgsql as $$
+             begin perform pg_sleep(0.2); return null; end $$;
+             create trigger slow_cursor after update of position on postroom.outbox_cursor
+             for each row when (old.position <> new.position) execute function slow_cursor()"
+        }
+        _ => {
+            "create trigger slow_cursor after update on postroom_outbox_cursor for each row
+             begin if old.position <> new.position then do sleep(0.2); end if; end"
+        }
+    }
+}
+
+/// Whether nobody holds the row of any cursor.
+async fn are_cursors_free(fresh: &Fresh) -> bool {
+    let backend = fresh.db().get_database_backend();
+    let table = match backend {
+        DbBackend::Postgres => "postroom.outbox_cursor",
+        _ => "postroom_outbox_cursor",
+    };
+    let tx = fresh.db().begin().await.unwrap();
+    let rows = format!("select route from {table} for update skip locked");
+    let free = tx.query_all_raw(Statement::from_string(backend, rows)).await.unwrap();
+    tx.rollback().await.unwrap();
+    !free.is_empty()
+}
+
+/// The holder is paused between the move of its cursor and its commit, with the defaults of a subscriber: it is replaced within the
+/// lease all the same.
+async fn a_holder_paused_before_its_commit_is_replaced_within_the_lease(fresh: Fresh) {
     let scene = Scene::new(fresh).await;
+    let sql = slow_cursor(scene.fresh.db().get_database_backend());
+    scene.fresh.db().execute_unprepared(sql).await.unwrap();
     let mut relays = [scene.relay(), scene.relay()];
     scene.run.until_registered(&*scene.fresh).await.unwrap();
     scene
         .check(Box::pin(async {
             scene.until_moving().await;
-            let epoch = scene.pause_holder(&mut relays).await;
+            let (at, holder) = loop {
+                let (at, holder) = scene.stop_holder(&mut relays).await;
+                sleep(Duration::from_millis(300)).await; // what the server does for it is at its end
+                if !are_cursors_free(&scene.fresh).await {
+                    break (at, holder);
+                }
+                relays[at].cont().unwrap();
+            };
+            let begun = Instant::now();
+            until("another holds it", async || {
+                scene.holder().await.is_some_and(|now| now != holder)
+            })
+            .await;
+            scene.assert_taken_over_since(begun);
             scene.until_moving().await;
-            relays.iter_mut().for_each(|relay| relay.cont().unwrap());
+            relays[at].cont().unwrap();
             scene.until_moving().await;
-            // Whoever works it now, also the one that slept, has taken it anew.
-            assert!(scene.epoch().await > epoch, "the tenure that slept is over");
-            let all_run = relays.iter_mut().all(|relay| relay.status().unwrap().is_none());
-            assert!(all_run, "it stops working, not running");
         }))
         .await;
 }
@@ -243,11 +335,6 @@ mod postgres {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_killed_holder_is_replaced_within_the_lease() {
-        super::a_killed_holder_is_replaced_within_the_lease(fresh::postgres().await).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
     async fn a_paused_holder_cannot_move_anything() {
         super::a_paused_holder_cannot_move_anything(fresh::postgres().await).await;
     }
@@ -264,11 +351,6 @@ mod mysql {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_killed_holder_is_replaced_within_the_lease() {
-        super::a_killed_holder_is_replaced_within_the_lease(fresh::mysql().await).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
     async fn a_paused_holder_cannot_move_anything() {
         super::a_paused_holder_cannot_move_anything(fresh::mysql().await).await;
     }
@@ -278,5 +360,38 @@ mod mysql {
         let server = server::mariadb(&[]).await;
         let fresh = fresh::mysql_on(&server.url()).await;
         Box::pin(super::a_database_that_comes_back_is_found_again(server, fresh)).await;
+    }
+}
+
+/// Tests that limit a time: `cargo xtask test` runs them one at a time, after all others.
+mod alone {
+    use super::*;
+
+    mod postgres {
+        use super::*;
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_killed_holder_is_replaced_within_the_lease() {
+            super::a_killed_holder_is_replaced_within_the_lease(fresh::postgres().await).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_holder_paused_before_its_commit_is_replaced_within_the_lease() {
+            super::a_holder_paused_before_its_commit_is_replaced_within_the_lease(fresh::postgres().await).await;
+        }
+    }
+
+    mod mysql {
+        use super::*;
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_killed_holder_is_replaced_within_the_lease() {
+            super::a_killed_holder_is_replaced_within_the_lease(fresh::mysql().await).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_holder_paused_before_its_commit_is_replaced_within_the_lease() {
+            super::a_holder_paused_before_its_commit_is_replaced_within_the_lease(fresh::mysql().await).await;
+        }
     }
 }

@@ -61,8 +61,15 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_postroom"));
+        self.command_with(&[], arguments)
+    }
+
+    /// The command, run by another program that takes it as its last arguments.
+    pub(crate) fn command_with(&self, runner: &[&str], arguments: &[&str]) -> Command {
+        let program = [runner, &[env!("CARGO_BIN_EXE_postroom")]].concat();
+        let mut command = Command::new(program[0]);
         command
+            .args(&program[1..])
             .args(arguments)
             .current_dir(self.path())
             .env("USER", "ada")
@@ -135,8 +142,13 @@ impl Place {
 
     /// Starts a daemon on a free port and waits until it listens.
     pub(crate) async fn start(&self, arguments: &[&str]) -> Daemon {
+        self.start_with(&[], arguments).await
+    }
+
+    /// The same, run by another program.
+    pub(crate) async fn start_with(&self, runner: &[&str], arguments: &[&str]) -> Daemon {
         let mut child = self
-            .command(arguments)
+            .command_with(runner, arguments)
             .args(["--listen", "127.0.0.1:0"])
             .spawn()
             .unwrap();
@@ -196,6 +208,10 @@ impl Daemon {
         timeout(PATIENCE, read)
             .await
             .unwrap_or_else(|_| panic!("the daemon does not say {text:?}"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
     }
 
     /// Sends a signal by its name.

@@ -161,7 +161,8 @@ async fn metrics_show_consumers_and_a_broker_that_is_away() {
     })
     .await;
     assert!(place.ok(&["status"]).await.contains("cannot go on: "));
-    assert!(place.ok(&["doctor"]).await.contains("hello-receipts cannot go on: "));
+    let doctor = place.run(&["doctor"]).await;
+    assert!(doctor.out.contains("hello-receipts cannot go on: "), "{}", doctor.out);
     server.restart().await.unwrap();
     until("it is reached again", || async {
         !place.ok(&["why"]).await.contains("down hello")

@@ -30,6 +30,30 @@ async fn verify_refuses_a_store_where_others_are_at_work() {
     assert!(forced.starts_with("exact: own on sqlite://postroom-data"), "{forced}");
 }
 
+/// Routes of others would get every event of the trial, also when nothing waits for them now.
+#[tokio::test]
+async fn verify_refuses_a_store_where_routes_of_others_are_registered() {
+    let place = Place::migrated().await;
+    let relay = place.start(&["serve", "--roles", "relay"]).await;
+    place
+        .wait_for_route("hello-receipts", |route| route["is_leased"] == true)
+        .await;
+    relay.stop().await;
+    let on = [
+        "verify",
+        "--seconds",
+        "1",
+        "--store",
+        "sqlite://postroom-data/postroom.db",
+    ];
+    let refused = place.fails(&on).await;
+    assert!(
+        refused.contains("is registered") && refused.contains("--force"),
+        "{refused}"
+    );
+    assert_eq!(place.ok(&["tail"]).await, "", "nothing was written");
+}
+
 #[tokio::test]
 async fn verify_knows_which_readers_are_right_where() {
     let place = Place::new();

@@ -155,11 +155,7 @@ struct Counted {
 impl Counted {
     fn over(store: Arc<dyn Inspect>) -> Self {
         let queries = Arc::new(AtomicU64::new(0));
-        let mut db = store.db().clone();
-        let statements = Arc::clone(&queries);
-        db.set_metric_callback(move |_| {
-            statements.fetch_add(1, Ordering::Relaxed);
-        });
+        let db = counted(store.db().clone(), &queries);
         Self { store, db, queries }
     }
 
@@ -169,10 +165,22 @@ impl Counted {
     }
 }
 
+fn counted(mut db: DatabaseConnection, queries: &Arc<AtomicU64>) -> DatabaseConnection {
+    let queries = Arc::clone(queries);
+    db.set_metric_callback(move |_| {
+        queries.fetch_add(1, Ordering::Relaxed);
+    });
+    db
+}
+
 #[async_trait]
 impl Outbox for Counted {
     fn db(&self) -> &DatabaseConnection {
         &self.db
+    }
+
+    fn pool(&self, connections_max: u32) -> DatabaseConnection {
+        counted(self.store.pool(connections_max), &self.queries)
     }
 
     fn migrations(&self) -> &'static [Migration] {

@@ -18,7 +18,7 @@ const MESSAGES: usize = 1_000;
 
 /// A client of each broker.
 #[derive(Debug)]
-pub(super) enum Plain {
+pub(in crate::command) enum Plain {
     Kafka(kafka::Client),
     RabbitMq(rabbitmq::Client),
     Redis(redis::Client),
@@ -36,7 +36,7 @@ struct Message {
 
 impl Plain {
     /// Connects, for messages to this topic.
-    pub(super) async fn connect(address: &BrokerAddress, topic: &str) -> Result<Self> {
+    pub(in crate::command) async fn connect(address: &BrokerAddress, topic: &str) -> Result<Self> {
         let url = address.secret();
         let connected = match address.kind() {
             BrokerKind::Kafka => kafka::Client::connect(url, topic).map(Self::Kafka),
@@ -65,7 +65,7 @@ impl Plain {
     }
 
     /// Removes the topic and all it holds.
-    pub(super) async fn remove(&self) -> Result<()> {
+    pub(in crate::command) async fn remove(&self) -> Result<()> {
         match self {
             Self::Kafka(client) => client.remove().await,
             Self::RabbitMq(client) => client.remove().await,

@@ -1,0 +1,95 @@
+//! A topic that is missing when a program starts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use postroom::{
+    Broker, DatabaseTransaction, DomainEvent, Event, Filter, Handler, Mode, Prefixed, Relay, Result, Route, Subscriber,
+    To, Topic, inspect, table,
+};
+use postroom_testkit::broker_suite::Site as _;
+use postroom_testkit::wait::until;
+use postroom_testkit::{Fresh, fresh};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::office::{LikeCreated, OrderPaid};
+use crate::site::KafkaSite;
+
+/// Counts what it handles.
+#[derive(Clone, Debug, Default)]
+struct Counter(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Handler for Counter {
+    async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Counter {
+    fn has(&self, count: usize) -> bool {
+        self.0.load(Ordering::Relaxed) == count
+    }
+}
+
+async fn emit(fresh: &Fresh, event: &impl DomainEvent) {
+    let tx = table::begin(fresh.db()).await.unwrap();
+    postroom::emit(&tx, event).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Two groups on two topics, and one route that publishes to both.
+fn relay(fresh: &Fresh, broker: &Arc<dyn Broker>, orders: &Counter, likes: &Counter) -> Relay {
+    let group = |name: &str, pattern: &str, topic: &str, counter: &Counter| {
+        let subscriber = Subscriber::new(name, pattern, counter.clone());
+        subscriber.fed_by(Arc::clone(broker), vec![topic.to_owned()], Filter::all())
+    };
+    let publish = Route {
+        awaits: vec!["orders".to_owned(), "likes".to_owned()],
+        ..Route::new(
+            "publish",
+            To::Destination(broker.publisher(Topic::default(), Mode::Binary)),
+        )
+    };
+    Relay::new(fresh.store())
+        .route(group("orders", "loopers.order.**", "order-events", orders))
+        .route(group("likes", "loopers.like.**", "like-events", likes))
+        .route(publish)
+}
+
+/// Its group cannot join. The other group gets its events from Kafka, and this one its own from the log; the status names the
+/// topic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_topic_at_the_start_holds_up_nobody() {
+    let (mut site, fresh) = (KafkaSite::shared(), fresh::sqlite().await);
+    let prefix = format!("missing-{}-", Uuid::now_v7());
+    site.create(&format!("{prefix}order-events"), 1).await;
+    let broker: Arc<dyn Broker> = Arc::new(Prefixed::new(site.broker(), prefix.clone()).unwrap());
+    let (orders, likes) = (Counter::default(), Counter::default());
+    for n in 0..3 {
+        emit(&fresh, &OrderPaid { n }).await;
+        emit(&fresh, &LikeCreated { n }).await;
+    }
+    let stop = CancellationToken::new();
+    let watch = async {
+        until("the other topic moves", || async { orders.has(3) }).await;
+        until("the group reads the log", || async { likes.has(3) }).await;
+        let is_named = || async {
+            let reasons = inspect::why(&*fresh).await.unwrap();
+            reasons
+                .iter()
+                .any(|reason| format!("{reason:?}").contains("like-events"))
+        };
+        until("the missing topic is named", is_named).await;
+        site.create(&format!("{prefix}like-events"), 1).await;
+        emit(&fresh, &OrderPaid { n: 3 }).await;
+        emit(&fresh, &LikeCreated { n: 3 }).await;
+        until("both go on", || async { orders.has(4) && likes.has(4) }).await;
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(relay(&fresh, &broker, &orders, &likes).run(stop.clone()), watch);
+    ended.unwrap();
+}

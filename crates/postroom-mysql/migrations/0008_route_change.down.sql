@@ -1,0 +1,1 @@
+drop table if exists postroom_outbox_route_change;

@@ -1,0 +1,1 @@
+drop table postroom.outbox_route_change;

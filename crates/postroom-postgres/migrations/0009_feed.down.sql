@@ -1,0 +1,3 @@
+alter table postroom.outbox_cursor
+    drop column handled_to,
+    drop column fed_by;

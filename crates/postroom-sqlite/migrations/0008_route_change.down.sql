@@ -1,0 +1,1 @@
+drop table postroom_outbox_route_change;

@@ -1,0 +1,31 @@
+//! Whether the relay that delivers still holds its lease, for destinations that shut out others.
+
+use std::fmt;
+use std::sync::Arc;
+
+tokio::task_local! {
+    static LEASE: Check;
+}
+
+#[derive(Clone)]
+struct Check(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
+}
+
+/// Whether the lease under which this task delivers is held, by the cautious clock of its process. A task that delivers under no
+/// lease answers to nobody. A destination asks before it does something that shuts out who delivers there now.
+pub fn is_leased() -> bool {
+    LEASE.try_with(|Check(is_held)| is_held()).unwrap_or(true)
+}
+
+/// Delivers under a lease: [`is_leased`] answers what `is_held` says.
+pub async fn while_leased<T>(
+    is_held: impl Fn() -> bool + Send + Sync + 'static,
+    delivering: impl Future<Output = T>,
+) -> T {
+    LEASE.scope(Check(Arc::new(is_held)), delivering).await
+}

@@ -1,0 +1,187 @@
+//! What operators ask of replays: how much one would deliver, which there are, and to stop one.
+
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::{Range, Replay, condition, reachable};
+use crate::audit;
+use crate::cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::outbox::Outbox;
+use crate::parked;
+use crate::table::{self, Table, read_time};
+
+/// What a replay would deliver.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Preview {
+    /// How many entries.
+    pub entries: u64,
+    /// From this one.
+    pub first_id: i64,
+    /// To this one.
+    pub last_id: i64,
+}
+
+/// A replay that was begun.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// Its number.
+    pub replay_id: i64,
+    /// The route it delivers to.
+    pub route: String,
+    /// Which entries.
+    pub range: Range,
+    /// At most this many a second.
+    pub per_second: u32,
+    /// Whether a subscriber's handler has its effect again.
+    pub again: bool,
+    /// `running`, `done` or `canceled`.
+    pub state: String,
+    /// How many entries it has handed to the route so far.
+    pub parked: u64,
+    /// The last entry that was looked at.
+    pub next_id: i64,
+    /// The last entry of all.
+    pub until_id: i64,
+    /// When it was begun.
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    /// By whom.
+    pub created_by: String,
+}
+
+/// Counts what a replay would deliver now, and begins nothing. This reads every entry of the range.
+pub async fn preview(outbox: &dyn Outbox, replay: &Replay) -> Result<Preview> {
+    let (first_id, last_id) = reachable(outbox, replay).await?;
+    let tx = table::look(outbox.db()).await?;
+    let mut select = Query::select();
+    select
+        .column("event_type")
+        .expr_as(Expr::cust("count(*)"), "entries")
+        .from(table::named(&tx, Table::Outbox))
+        .cond_where(condition(&tx, &replay.range))
+        .and_where(Expr::col("id").gte(first_id))
+        .and_where(Expr::col("id").lte(last_id))
+        .group_by_col("event_type");
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("count what to replay", source))?;
+    tx.commit().await?;
+    let filter = replay.range.filter();
+    let mut entries = 0;
+    for row in &rows {
+        if filter.matches(&row.try_get::<String>("", "event_type")?) {
+            entries += u64::try_from(row.try_get::<i64>("", "entries")?).unwrap_or(0);
+        }
+    }
+    Ok(Preview {
+        entries,
+        first_id,
+        last_id,
+    })
+}
+
+/// The newest replays, at most `limit`, newest first.
+pub async fn list(db: &DatabaseConnection, limit: u64) -> Result<Vec<Listed>> {
+    let tx = table::look(db).await?;
+    let listed = select(&tx, None, limit).await?;
+    tx.commit().await?;
+    Ok(listed)
+}
+
+/// Stops a replay: it hands no more entries to its route, and those that it has handed over and that were not tried yet are
+/// taken back; answers how many. One that is being delivered at this moment is delivered, and one that has failed is retried
+/// by the route's policy. What the inbox has forgotten for a replay that has its effect again stays forgotten.
+pub async fn cancel(db: &DatabaseConnection, replay_id: i64, actor: &str) -> Result<u64> {
+    let tx = table::begin_own(db).await?;
+    let route = running(&tx, replay_id).await?.route;
+    // No line settles, and no step parks, while the route is locked.
+    cursor::lock(&tx, &route).await?;
+    running(&tx, replay_id).await?;
+    set_canceled(&tx, replay_id).await?;
+    let removed = parked::remove_replayed(&tx, &route, replay_id).await?;
+    let detail = serde_json::json!({ "replay_id": replay_id, "removed": removed });
+    audit::record(&tx, actor, "replay.cancel", &route, &detail).await?;
+    cursor::signal(&tx, &route).await?;
+    tx.commit().await?;
+    Ok(removed)
+}
+
+async fn running(tx: &DatabaseTransaction, replay_id: i64) -> Result<Listed> {
+    match select(tx, Some(replay_id), 1).await?.pop() {
+        None => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("there is no replay {replay_id}; `postroom replay list` shows them"),
+        )),
+        Some(replay) if replay.state != "running" => Err(Error::new(
+            ErrorKind::Conflict,
+            format!("replay {replay_id} is {} already", replay.state),
+        )),
+        Some(replay) => Ok(replay),
+    }
+}
+
+async fn set_canceled(tx: &DatabaseTransaction, replay_id: i64) -> Result<()> {
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Replay))
+        .value("state", "canceled")
+        .and_where(Expr::col("replay_id").eq(replay_id));
+    tx.execute(&update)
+        .await
+        .map_err(|source| Error::db("cancel a replay", source))?;
+    Ok(())
+}
+
+async fn select(tx: &DatabaseTransaction, replay_id: Option<i64>, limit: u64) -> Result<Vec<Listed>> {
+    let backend = tx.get_database_backend();
+    let filter = match backend {
+        DbBackend::Postgres => Expr::col("filter").cast_as("text"),
+        _ => Expr::col("filter"),
+    };
+    let mut select = Query::select();
+    select
+        .columns([
+            "replay_id",
+            "route",
+            "per_second",
+            "next_id",
+            "until_id",
+            "again",
+            "state",
+            "parked",
+            "created_at",
+            "created_by",
+        ])
+        .expr_as(filter, "filter")
+        .from(table::named(tx, Table::Replay))
+        .order_by("replay_id", Order::Desc)
+        .limit(limit);
+    if let Some(replay_id) = replay_id {
+        select.and_where(Expr::col("replay_id").eq(replay_id));
+    }
+    let rows = tx
+        .query_all(&select)
+        .await
+        .map_err(|source| Error::db("list replays", source))?;
+    rows.iter().map(|row| read(row, backend)).collect()
+}
+
+fn read(row: &QueryResult, backend: DbBackend) -> Result<Listed> {
+    Ok(Listed {
+        replay_id: row.try_get("", "replay_id")?,
+        route: row.try_get("", "route")?,
+        range: serde_json::from_str(&row.try_get::<String>("", "filter")?)?,
+        per_second: u32::try_from(row.try_get::<i32>("", "per_second")?).unwrap_or(1),
+        again: row.try_get("", "again")?,
+        state: row.try_get("", "state")?,
+        parked: u64::try_from(row.try_get::<i64>("", "parked")?).unwrap_or(0),
+        next_id: row.try_get("", "next_id")?,
+        until_id: row.try_get("", "until_id")?,
+        created_at: read_time(row, backend, "created_at")?,
+        created_by: row.try_get("", "created_by")?,
+    })
+}

@@ -1,0 +1,1 @@
+select if(@@log_bin, @@binlog_format, 'no binary log')

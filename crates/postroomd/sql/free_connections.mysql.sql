@@ -1,0 +1,1 @@
+select cast(@@max_connections as char)

@@ -1,0 +1,2 @@
+-- How many the server allows to users who are no administrators.
+select (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::text
