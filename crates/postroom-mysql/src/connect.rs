@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postroom::{Error, ErrorKind, Result};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, MySqlConnection};
 
 use crate::error::db;
 
@@ -17,6 +17,9 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
+/// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+const RECONNECTS_MAX: u32 = 240;
 
 /// A rollback, because a BEGIN that was given up leaves a transaction that the driver does not know of. And the session's own limit for
 /// idle time is taken back, which MySQL has in place of one for idle transactions: with the limit of a transaction, each connection
@@ -26,27 +29,57 @@ const RETURN: &str = "rollback; set session wait_timeout = default";
 /// The driver gives a connection back by a ping without a deadline, and the pool counts it as in use until that is answered. A
 /// statement that was given up may wait for a lock for hours, and a dead network never answers: so we ask first, with a deadline.
 /// See [`RETURN`].
-pub(crate) fn pool(connections_max: u32) -> MySqlPoolOptions {
+pub(crate) fn pool(connections_max: u32, options: &MySqlConnectOptions) -> MySqlPoolOptions {
+    let (taken, returned) = (options.clone(), options.clone());
     MySqlPoolOptions::new()
         .max_connections(connections_max)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .before_acquire(|connection, rest| {
+        .before_acquire(move |connection, rest| {
+            let options = taken.clone();
             Box::pin(async move {
-                if rest.idle_for > REST_MAX {
-                    within(TAKE_MAX, connection.ping()).await?;
+                if rest.idle_for > REST_MAX && is_silent(within(TAKE_MAX, connection.ping()).await)? {
+                    *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)
             })
         })
-        .after_release(|connection, _| {
-            Box::pin(async move { within(RETURN_MAX, connection.execute(RETURN)).await.map(|_| true) })
+        .after_release(move |connection, _| {
+            let options = returned.clone();
+            Box::pin(async move {
+                if is_silent(within(RETURN_MAX, connection.execute(RETURN)).await)? {
+                    *connection = connected(&options).await?;
+                }
+                Ok(true)
+            })
         })
+}
+
+/// Whether a connection gave no answer in time. Such a connection is replaced in its place and dropped. The pool would close it, and
+/// the driver's close of an encrypted connection waits for the peer without a deadline, while the connection counts as in use.
+fn is_silent<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
+    match answer {
+        Ok(_) => Ok(false),
+        Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new connection, as soon as the server answers again.
+async fn connected(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
+    for _ in 0..RECONNECTS_MAX {
+        if let Ok(connection) = within(TAKE_MAX, options.connect()).await {
+            return Ok(connection);
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    }
+    within(TAKE_MAX, options.connect()).await
 }
 
 /// Another pool to the same database, with no connection yet.
 pub(crate) fn beside(other: &MySqlPool, connections_max: u32) -> MySqlPool {
-    pool(connections_max).connect_lazy_with((*other.connect_options()).clone())
+    let options = (*other.connect_options()).clone();
+    pool(connections_max, &options).connect_lazy_with(options)
 }
 
 /// Work on a connection with a deadline. The pool closes a connection that misses it.

@@ -66,7 +66,7 @@ impl Mysql {
         let options =
             MySqlConnectOptions::from_str(url).map_err(|source| error::db("read the address of MySQL", source))?;
         connect::knock(&options).await?;
-        let pool = connect::pool(CONNECTIONS_MAX)
+        let pool = connect::pool(CONNECTIONS_MAX, &options)
             .connect_with(options)
             .await
             .map_err(|source| error::db("connect to MySQL", source))?;

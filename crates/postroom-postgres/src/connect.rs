@@ -25,6 +25,9 @@ const FRESH_MAX: Duration = Duration::from_secs(2);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
+/// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+const RECONNECTS_MAX: u32 = 240;
 
 /// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a
 /// whole window for each page. The plans do not depend on the parameters, so they are made once.
@@ -65,11 +68,12 @@ impl Pools {
         knock(&options).await?;
         let (options, main) = if is_pooled {
             let options = options.statement_cache_capacity(0);
-            let main = one_transaction_each(POOLER_BEGIN).max_connections(CONNECTIONS_MAX);
+            let main = one_transaction_each(POOLER_BEGIN, &options).max_connections(CONNECTIONS_MAX);
             (options.clone(), main.connect_with(options).await)
         } else {
-            let main = pool().max_connections(CONNECTIONS_MAX);
-            (options.clone(), main.connect_with(options.options([ISOLATION])).await)
+            let of_main = options.clone().options([ISOLATION]);
+            let main = pool(&of_main).max_connections(CONNECTIONS_MAX);
+            (options, main.connect_with(of_main).await)
         };
         let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
         Ok(Self::of(main, options, is_pooled))
@@ -81,16 +85,14 @@ impl Pools {
     }
 
     fn of(main: PgPool, options: PgConnectOptions, is_pooled: bool) -> Self {
-        let reader = if is_pooled {
-            one_transaction_each(POOLER_BEGIN_READER)
-        } else {
-            pool()
-        };
         let of_reader = quiet(options.clone());
-        let of_reader = if is_pooled {
-            of_reader
+        let (of_reader, reader) = if is_pooled {
+            let reader = one_transaction_each(POOLER_BEGIN_READER, &of_reader);
+            (of_reader, reader)
         } else {
-            of_reader.options(SETTINGS)
+            let of_reader = of_reader.options(SETTINGS);
+            let reader = pool(&of_reader);
+            (of_reader, reader)
         };
         Self {
             main,
@@ -103,9 +105,10 @@ impl Pools {
     /// Another pool to the same database, with no connection yet.
     pub(crate) fn another(&self, connections_max: u32) -> PgPool {
         let (pool, options) = if self.is_pooled {
-            (one_transaction_each(POOLER_BEGIN), self.options.clone())
+            (one_transaction_each(POOLER_BEGIN, &self.options), self.options.clone())
         } else {
-            (pool(), self.options.clone().options([ISOLATION]))
+            let options = self.options.clone().options([ISOLATION]);
+            (pool(&options), options)
         };
         pool.max_connections(connections_max).connect_lazy_with(options)
     }
@@ -135,37 +138,80 @@ fn quiet(options: PgConnectOptions) -> PgConnectOptions {
 
 /// The driver gives a connection back by a ping without a deadline, and the pool counts it as in use until that is answered. A
 /// statement that was given up may wait for a lock for hours, and a dead network never answers: so the first ping is ours.
-fn pool() -> PgPoolOptions {
+fn pool(options: &PgConnectOptions) -> PgPoolOptions {
+    let (taken, returned) = (options.clone(), options.clone());
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .before_acquire(|connection, meta| {
+        .before_acquire(move |connection, meta| {
+            let options = taken.clone();
             Box::pin(async move {
-                if meta.idle_for > FRESH_MAX {
-                    within(TAKE_MAX, connection.ping()).await?;
+                if meta.idle_for > FRESH_MAX && is_silent(within(TAKE_MAX, connection.ping()).await)? {
+                    *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)
             })
         })
-        .after_release(|connection, _| {
-            Box::pin(async move { within(RETURN_MAX, connection.ping()).await.map(|()| true) })
+        .after_release(move |connection, _| {
+            let options = returned.clone();
+            Box::pin(async move {
+                if is_silent(within(RETURN_MAX, connection.ping()).await)? {
+                    *connection = connected(&options).await?;
+                }
+                Ok(true)
+            })
         })
 }
 
 /// Connections whose every use is one transaction, begun when they leave the pool and ended when they come back. They
 /// come back on tasks of their own, when their users have gone on already: who wants to know that something is
 /// committed uses a transaction.
-fn one_transaction_each(begin: &'static str) -> PgPoolOptions {
+fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPoolOptions {
+    let (taken, returned) = (options.clone(), options.clone());
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
         .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
         .before_acquire(move |connection, _| {
-            Box::pin(async move { within(TAKE_MAX, connection.execute(begin)).await.map(|_| true) })
+            let options = taken.clone();
+            Box::pin(async move {
+                if is_silent(within(TAKE_MAX, connection.execute(begin)).await)? {
+                    *connection = within(TAKE_MAX, options.connect()).await?;
+                    within(TAKE_MAX, connection.execute(begin)).await?;
+                }
+                Ok(true)
+            })
         })
-        .after_release(|connection, _| {
-            Box::pin(async move { within(RETURN_MAX, end(connection)).await.map(|()| true) })
+        .after_release(move |connection, _| {
+            let options = returned.clone();
+            Box::pin(async move {
+                if is_silent(within(RETURN_MAX, end(connection)).await)? {
+                    *connection = connected(&options).await?;
+                }
+                Ok(true)
+            })
         })
+}
+
+/// Whether a connection gave no answer in time. Such a connection is replaced in its place and dropped. The pool would close it, and
+/// the driver's close of an encrypted connection waits for the peer without a deadline, while the connection counts as in use.
+fn is_silent<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
+    match answer {
+        Ok(_) => Ok(false),
+        Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new connection, as soon as the server answers again.
+async fn connected(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
+    for _ in 0..RECONNECTS_MAX {
+        if let Ok(connection) = within(TAKE_MAX, options.connect()).await {
+            return Ok(connection);
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    }
+    within(TAKE_MAX, options.connect()).await
 }
 
 /// Work on a connection with a deadline. The pool closes a connection that misses it.

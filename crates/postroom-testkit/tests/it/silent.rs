@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use postroom::table::{self, Table, named};
 use postroom::{DatabaseTransaction, Event, Relay, Result, Subscriber, append};
 use postroom_testkit::cable::Cable;
-use postroom_testkit::{Fresh, fresh};
+use postroom_testkit::certificate::Certificates;
+use postroom_testkit::{Fresh, fresh, server};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection};
 use serde_json::value::to_raw_value;
@@ -46,6 +47,33 @@ async fn two_processes_on_mysql() {
     on_mysql(2).await;
 }
 
+/// The driver's close of an encrypted connection waits for the peer, which never answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encrypted_on_postgres() {
+    let certificates = Certificates::of("postgres");
+    let files = [
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={}", certificates.certificate().display()),
+        format!("ssl_key_file={}", certificates.key().display()),
+    ];
+    let server = server::postgres(&files.each_ref().map(String::as_str)).await;
+    let (cable, through) = lay(&server.url()).await;
+    falls_silent(fresh::postgres_on(&through).await, 1, &cable, &server.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encrypted_on_mysql() {
+    let certificates = Certificates::of("mysql");
+    let files = [
+        format!("ssl-ca={}", certificates.authority().display()),
+        format!("ssl-cert={}", certificates.certificate().display()),
+        format!("ssl-key={}", certificates.key().display()),
+    ];
+    let server = server::mariadb(&files.each_ref().map(String::as_str)).await;
+    let (cable, through) = lay(&server.url()).await;
+    falls_silent(fresh::mysql_on(&through).await, 1, &cable, &server.url()).await;
+}
+
 async fn on_postgres(processes: usize) {
     let url = std::env::var("POSTROOM_TEST_POSTGRES_URL").unwrap();
     let (cable, through) = lay(&url).await;
@@ -60,12 +88,12 @@ async fn on_mysql(processes: usize) {
 
 /// A cable to the server of an address, and the address through it.
 async fn lay(url: &str) -> (Cable, String) {
-    let cable = Cable::to(server(url)).await;
-    let through = url.replacen(server(url), &cable.address.to_string(), 1);
+    let cable = Cable::to(host(url)).await;
+    let through = url.replacen(host(url), &cable.address.to_string(), 1);
     (cable, through)
 }
 
-fn server(url: &str) -> &str {
+fn host(url: &str) -> &str {
     let (_, behind) = url.rsplit_once('@').unwrap();
     behind.split('/').next().unwrap()
 }
@@ -73,7 +101,7 @@ fn server(url: &str) -> &str {
 /// Every connection of the relays goes silent while events flow. The writer has a connection that does not use the cable.
 async fn falls_silent(fresh: Fresh, processes: usize, cable: &Cable, direct: &str) {
     let through = fresh.url();
-    let writer = Database::connect(through.replacen(server(&through), server(direct), 1));
+    let writer = Database::connect(through.replacen(host(&through), host(direct), 1));
     let writer = writer.await.unwrap();
     let (stop, mut relays) = (CancellationToken::new(), JoinSet::new());
     for _ in 0..processes {
