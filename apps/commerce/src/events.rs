@@ -1,9 +1,8 @@
 //! What happens in the shop, as others hear of it: from a fact of the domain to an event with a type, a version and a shape, in
 //! the envelope that carries it. Topics follow from the types, as everywhere: `loopers.order.paid.v1` is in `order-events`.
 
-use postroom::{DomainEvent, Event, Result, append};
+use postroom::{DomainEvent, Event, Result, Tx, append};
 use schemars::JsonSchema;
-use sea_orm::DatabaseTransaction;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -108,7 +107,7 @@ impl DomainEvent for StockDepletedEventV1 {
 }
 
 /// Emits facts in the transaction that made them true, in their order; answers the id of the first.
-pub(crate) async fn emit(tx: &DatabaseTransaction, facts: Vec<Fact>) -> Result<Option<Uuid>> {
+pub(crate) async fn emit(tx: &Tx, facts: Vec<Fact>) -> Result<Option<Uuid>> {
     let events: Vec<Event> = facts.into_iter().map(envelope).collect::<Result<_>>()?;
     append(tx, &events).await?;
     Ok(events.first().map(|event| event.id))

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use postroom::{BatchHandler, Error, ErrorKind, Event, Handler, Result, table};
-use sea_orm::{DatabaseConnection, DatabaseTransaction, DbErr};
+use postroom::{BoxError, Error, ErrorKind, Event, Handler, Result, Tx, table};
+use sea_orm::{DatabaseConnection, DbErr};
 use uuid::Uuid;
 
 use crate::cache::ProductCache;
@@ -85,7 +84,7 @@ pub(crate) async fn view(db: &DatabaseConnection, product_id: i64, user_id: i64)
 }
 
 /// A transaction about a product that there is and somebody that there may be.
-async fn begin_for(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<DatabaseTransaction, Failure> {
+async fn begin_for(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<Tx, Failure> {
     check_user(user_id)?;
     let tx = table::begin(db).await?;
     if tables::products(&tx, &[product_id]).await?.is_empty() {
@@ -130,18 +129,12 @@ pub(crate) async fn pay(db: &DatabaseConnection, order_id: i64, amount: i64) -> 
 
 /// `commerce-likes`: an event says whose likes have changed, and the number is taken from the likes themselves. So it is right
 /// in the end however often and in whatever order events come; a product that comes several times in a batch is counted once.
-#[derive(Debug)]
-pub(crate) struct CountLikes;
-
-#[async_trait]
-impl BatchHandler for CountLikes {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
-        let mut product_ids = Vec::with_capacity(events.len());
-        for event in events {
-            product_ids.push(event.decode::<Liked>()?.product_id);
-        }
-        tables::recount_likes(tx, product_ids.into_iter()).await
+pub(crate) async fn count_likes(tx: &mut Tx, events: &[&Event]) -> Result<()> {
+    let mut product_ids = Vec::with_capacity(events.len());
+    for event in events {
+        product_ids.push(event.decode::<Liked>()?.product_id);
     }
+    tables::recount_likes(tx, product_ids.into_iter()).await
 }
 
 /// What both events of a like have in common.
@@ -152,42 +145,30 @@ struct Liked {
 }
 
 /// `commerce-sales`: the event of a paid order does not say what was sold; the order's own lines do.
-#[derive(Debug)]
-pub(crate) struct CountSales;
-
-#[async_trait]
-impl BatchHandler for CountSales {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
-        let mut sold = BTreeMap::new();
-        for event in events {
-            let paid: OrderPaidEventV1 = event.decode()?;
-            let order = tables::order(tx, paid.order_id).await?;
-            let order = order.ok_or_else(|| {
-                let says = format!("order {} was paid, but the shop does not have it", paid.order_id);
-                Error::new(ErrorKind::Failed, says)
-            })?;
-            for line in order.lines {
-                *sold.entry(line.product_id).or_default() += line.quantity;
-            }
+pub(crate) async fn count_sales(tx: &mut Tx, events: &[&Event]) -> Result<()> {
+    let mut sold = BTreeMap::new();
+    for event in events {
+        let paid: OrderPaidEventV1 = event.decode()?;
+        let order = tables::order(tx, paid.order_id).await?;
+        let order = order.ok_or_else(|| {
+            let says = format!("order {} was paid, but the shop does not have it", paid.order_id);
+            Error::new(ErrorKind::Failed, says)
+        })?;
+        for line in order.lines {
+            *sold.entry(line.product_id).or_default() += line.quantity;
         }
-        tables::add(tx, Metric::Sales, &sold).await
     }
+    tables::add(tx, Metric::Sales, &sold).await
 }
 
 /// `commerce-views`.
-#[derive(Debug)]
-pub(crate) struct CountViews;
-
-#[async_trait]
-impl BatchHandler for CountViews {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
-        let mut viewed = BTreeMap::new();
-        for event in events {
-            let view: ProductViewedEventV1 = event.decode()?;
-            *viewed.entry(view.product_id).or_default() += 1;
-        }
-        tables::add(tx, Metric::Views, &viewed).await
+pub(crate) async fn count_views(tx: &mut Tx, events: &[&Event]) -> Result<()> {
+    let mut viewed = BTreeMap::new();
+    for event in events {
+        let view: ProductViewedEventV1 = event.decode()?;
+        *viewed.entry(view.product_id).or_default() += 1;
     }
+    tables::add(tx, Metric::Views, &viewed).await
 }
 
 /// `commerce-stock`: what is kept of a product that is sold out is forgotten. The event came after the sale had committed, so
@@ -195,9 +176,8 @@ impl BatchHandler for CountViews {
 #[derive(Debug)]
 pub(crate) struct Invalidate(pub(crate) Arc<dyn ProductCache>);
 
-#[async_trait]
 impl Handler for Invalidate {
-    async fn handle(&self, _tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, _tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         let depleted: StockDepletedEventV1 = event.decode()?;
         self.0.forget(depleted.product_id).await;
         tracing::debug!(

@@ -101,7 +101,7 @@ async fn list_products(
     let Query(page) = page.map_err(|rejection| Problem::invalid(rejection.body_text()))?;
     let tx = host.begin().await?;
     let products = tables::products_after(&tx, page.after, PAGE).await?;
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     let is_full = products.len() as u64 == PAGE;
     Ok(Json(Listed {
         next: products.last().map(|last| last.product_id).filter(|_| is_full),
@@ -122,7 +122,7 @@ async fn show_product(
     };
     let tx = host.begin().await?;
     let found = tables::products(&tx, &[product_id]).await?.pop();
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     let product = found.ok_or(Refusal::UnknownProduct(product_id))?;
     cache.put(ticket, &product).await;
     Ok(Json(product.into()))
@@ -176,7 +176,7 @@ async fn show_metrics(State(host): State<Host>, Path(product_id): Path<String>) 
     let tx = host.begin().await?;
     let is_known = !tables::products(&tx, &[product_id]).await?.is_empty();
     let metrics = tables::metrics(&tx, product_id).await?;
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     is_known
         .then_some(Json(metrics))
         .ok_or_else(|| Refusal::UnknownProduct(product_id).into())
@@ -249,7 +249,7 @@ async fn show_order(State(host): State<Host>, Path(order_id): Path<String>) -> R
     let order_id = number(&order_id, "order")?;
     let tx = host.begin().await?;
     let order = tables::order(&tx, order_id).await?;
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     Ok(Json(order.ok_or(Refusal::UnknownOrder(order_id))?.into()))
 }
 

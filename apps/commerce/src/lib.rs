@@ -48,38 +48,36 @@ pub fn module_with(cache: Arc<dyn ProductCache>) -> Module {
 
 /// How many like a product: its final state, whatever came how often.
 fn likes() -> Subscriber {
-    let likes = Subscriber::in_batches("commerce-likes", "loopers.like.**", handlers::CountLikes);
+    let likes = Subscriber::in_batches("commerce-likes", ["loopers.like.**"], handlers::count_likes);
     patient(likes, Idempotency::Upsert)
 }
 
 /// How many were sold: each order counts once.
 fn sales() -> Subscriber {
-    let sales = Subscriber::in_batches("commerce-sales", "loopers.order.paid.v1", handlers::CountSales);
+    let sales = Subscriber::in_batches("commerce-sales", ["loopers.order.paid.v1"], handlers::count_sales);
     patient(sales, Idempotency::Inbox)
 }
 
 /// How often somebody looked: each time counts once.
 fn views() -> Subscriber {
-    let views = Subscriber::in_batches("commerce-views", "loopers.product.viewed.v1", handlers::CountViews);
+    let views = Subscriber::in_batches("commerce-views", ["loopers.product.viewed.v1"], handlers::count_views);
     patient(views, Idempotency::Inbox)
 }
 
 /// Forgetting what is cached twice is forgetting it once.
 fn stock(cache: Arc<dyn ProductCache>) -> Subscriber {
     let handler = handlers::Invalidate(cache);
-    let stock = Subscriber::new("commerce-stock", "loopers.stock.depleted.v1", handler);
+    let stock = Subscriber::matching("commerce-stock", ["loopers.stock.depleted.v1"], handler);
     patient(stock, Idempotency::Natural)
 }
 
 /// Every consumer tries three times more, a second apart, then gives the event up.
-fn patient(mut subscriber: Subscriber, idempotency: Idempotency) -> Subscriber {
-    subscriber.idempotency = idempotency;
-    subscriber.retry = Retry {
+fn patient(subscriber: Subscriber, idempotency: Idempotency) -> Subscriber {
+    subscriber.idempotency(idempotency).retry(Retry {
         delays: Delays::Fixed(Duration::from_secs(1)),
         attempts_max: Some(4),
         age_max: None,
-    };
-    subscriber
+    })
 }
 
 /// The guide's example is a program that runs.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use postroom::{Migration, Result};
+use postroom::{Migration, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order as Sort, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 
 use crate::domain::{Line, Order, Product};
 
@@ -50,7 +50,7 @@ pub(crate) struct Metrics {
 }
 
 /// The next number of its kind. Whoever asks next waits until this transaction ends.
-pub(crate) async fn next_id(tx: &DatabaseTransaction, kind: &str) -> Result<i64> {
+pub(crate) async fn next_id(tx: &Tx, kind: &str) -> Result<i64> {
     let mut update = Query::update();
     update
         .table("commerce_sequence")
@@ -61,7 +61,7 @@ pub(crate) async fn next_id(tx: &DatabaseTransaction, kind: &str) -> Result<i64>
 }
 
 /// The last number of its kind that was given out.
-pub(crate) async fn last_id(tx: &DatabaseTransaction, kind: &str) -> Result<i64> {
+pub(crate) async fn last_id(tx: &Tx, kind: &str) -> Result<i64> {
     let mut select = Query::select();
     select
         .column("last_id")
@@ -71,7 +71,7 @@ pub(crate) async fn last_id(tx: &DatabaseTransaction, kind: &str) -> Result<i64>
     Ok(row.map_or(Ok(0), |row| row.try_get("", "last_id"))?)
 }
 
-pub(crate) async fn insert_product(tx: &DatabaseTransaction, product: &Product) -> Result<()> {
+pub(crate) async fn insert_product(tx: &Tx, product: &Product) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("commerce_product")
@@ -87,7 +87,7 @@ pub(crate) async fn insert_product(tx: &DatabaseTransaction, product: &Product) 
 }
 
 /// Those of these products that there are, sorted.
-pub(crate) async fn products(tx: &DatabaseTransaction, ids: &[i64]) -> Result<Vec<Product>> {
+pub(crate) async fn products(tx: &Tx, ids: &[i64]) -> Result<Vec<Product>> {
     let mut select = select_products();
     select.and_where(Expr::col("product_id").is_in(ids.iter().copied()));
     read_products(tx, &select).await
@@ -95,7 +95,7 @@ pub(crate) async fn products(tx: &DatabaseTransaction, ids: &[i64]) -> Result<Ve
 
 /// The same, and nobody else changes them until this transaction ends. Locked in their order, so that two payments never wait
 /// for each other.
-pub(crate) async fn products_to_sell(tx: &DatabaseTransaction, ids: &[i64]) -> Result<Vec<Product>> {
+pub(crate) async fn products_to_sell(tx: &Tx, ids: &[i64]) -> Result<Vec<Product>> {
     let mut select = select_products();
     select
         .and_where(Expr::col("product_id").is_in(ids.iter().copied()))
@@ -104,7 +104,7 @@ pub(crate) async fn products_to_sell(tx: &DatabaseTransaction, ids: &[i64]) -> R
 }
 
 /// The next products behind a number.
-pub(crate) async fn products_after(tx: &DatabaseTransaction, after: i64, limit: u64) -> Result<Vec<Product>> {
+pub(crate) async fn products_after(tx: &Tx, after: i64, limit: u64) -> Result<Vec<Product>> {
     let mut select = select_products();
     select.and_where(Expr::col("product_id").gt(after)).limit(limit);
     read_products(tx, &select).await
@@ -119,7 +119,7 @@ fn select_products() -> SelectStatement {
     select
 }
 
-async fn read_products(tx: &DatabaseTransaction, select: &SelectStatement) -> Result<Vec<Product>> {
+async fn read_products(tx: &Tx, select: &SelectStatement) -> Result<Vec<Product>> {
     let read = |row: &QueryResult| {
         Ok(Product {
             product_id: row.try_get("", "product_id")?,
@@ -131,7 +131,7 @@ async fn read_products(tx: &DatabaseTransaction, select: &SelectStatement) -> Re
     tx.query_all(select).await?.iter().map(read).collect()
 }
 
-pub(crate) async fn set_stock(tx: &DatabaseTransaction, product: &Product) -> Result<()> {
+pub(crate) async fn set_stock(tx: &Tx, product: &Product) -> Result<()> {
     let mut update = Query::update();
     update
         .table("commerce_product")
@@ -142,7 +142,7 @@ pub(crate) async fn set_stock(tx: &DatabaseTransaction, product: &Product) -> Re
 }
 
 /// A conflict means that the like is there already.
-pub(crate) async fn insert_like(tx: &DatabaseTransaction, product_id: i64, user_id: i64) -> Result<()> {
+pub(crate) async fn insert_like(tx: &Tx, product_id: i64, user_id: i64) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("commerce_like")
@@ -153,7 +153,7 @@ pub(crate) async fn insert_like(tx: &DatabaseTransaction, product_id: i64, user_
 }
 
 /// Whether there was one.
-pub(crate) async fn delete_like(tx: &DatabaseTransaction, product_id: i64, user_id: i64) -> Result<bool> {
+pub(crate) async fn delete_like(tx: &Tx, product_id: i64, user_id: i64) -> Result<bool> {
     let mut delete = Query::delete();
     delete
         .from_table("commerce_like")
@@ -162,7 +162,7 @@ pub(crate) async fn delete_like(tx: &DatabaseTransaction, product_id: i64, user_
     Ok(tx.execute(&delete).await?.rows_affected() > 0)
 }
 
-pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Result<()> {
+pub(crate) async fn insert_order(tx: &Tx, order: &Order) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("commerce_order")
@@ -186,12 +186,12 @@ pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Res
 }
 
 /// An order.
-pub(crate) async fn order(tx: &DatabaseTransaction, order_id: i64) -> Result<Option<Order>> {
+pub(crate) async fn order(tx: &Tx, order_id: i64) -> Result<Option<Order>> {
     read_order(tx, order_id, &select_order(order_id)).await
 }
 
 /// The same, and nobody else pays it until this transaction ends.
-pub(crate) async fn order_to_pay(tx: &DatabaseTransaction, order_id: i64) -> Result<Option<Order>> {
+pub(crate) async fn order_to_pay(tx: &Tx, order_id: i64) -> Result<Option<Order>> {
     let mut select = select_order(order_id);
     select.lock_exclusive();
     read_order(tx, order_id, &select).await
@@ -206,7 +206,7 @@ fn select_order(order_id: i64) -> SelectStatement {
     select
 }
 
-async fn read_order(tx: &DatabaseTransaction, order_id: i64, select: &SelectStatement) -> Result<Option<Order>> {
+async fn read_order(tx: &Tx, order_id: i64, select: &SelectStatement) -> Result<Option<Order>> {
     let Some(row) = tx.query_one(select).await? else {
         return Ok(None);
     };
@@ -218,7 +218,7 @@ async fn read_order(tx: &DatabaseTransaction, order_id: i64, select: &SelectStat
     }))
 }
 
-async fn lines(tx: &DatabaseTransaction, order_id: i64) -> Result<Vec<Line>> {
+async fn lines(tx: &Tx, order_id: i64) -> Result<Vec<Line>> {
     let mut select = Query::select();
     select
         .columns(["product_id", "price", "quantity"])
@@ -235,7 +235,7 @@ async fn lines(tx: &DatabaseTransaction, order_id: i64) -> Result<Vec<Line>> {
     tx.query_all(&select).await?.iter().map(read).collect()
 }
 
-pub(crate) async fn set_paid(tx: &DatabaseTransaction, order: &Order) -> Result<()> {
+pub(crate) async fn set_paid(tx: &Tx, order: &Order) -> Result<()> {
     let mut update = Query::update();
     update
         .table("commerce_order")
@@ -246,7 +246,7 @@ pub(crate) async fn set_paid(tx: &DatabaseTransaction, order: &Order) -> Result<
 }
 
 /// Adds to what was counted, product by product in their order.
-pub(crate) async fn add(tx: &DatabaseTransaction, metric: Metric, more: &BTreeMap<i64, i64>) -> Result<()> {
+pub(crate) async fn add(tx: &Tx, metric: Metric, more: &BTreeMap<i64, i64>) -> Result<()> {
     for (product_id, count) in more {
         let sum = Expr::col(("commerce_product_metric", "total")).add(*count);
         let mut insert = Query::insert();
@@ -266,7 +266,7 @@ pub(crate) async fn add(tx: &DatabaseTransaction, metric: Metric, more: &BTreeMa
 
 /// Counts who like these products now. Their rows are locked before anything is counted: of two that count at once, the later
 /// one sees what the earlier one saw, and more.
-pub(crate) async fn recount_likes(tx: &DatabaseTransaction, product_ids: impl Iterator<Item = i64>) -> Result<()> {
+pub(crate) async fn recount_likes(tx: &Tx, product_ids: impl Iterator<Item = i64>) -> Result<()> {
     let mut likes: BTreeMap<i64, i64> = product_ids.map(|product_id| (product_id, 0)).collect();
     add(tx, Metric::Likes, &likes).await?;
     let mut select = Query::select();
@@ -291,7 +291,7 @@ pub(crate) async fn recount_likes(tx: &DatabaseTransaction, product_ids: impl It
     Ok(())
 }
 
-pub(crate) async fn metrics(tx: &DatabaseTransaction, product_id: i64) -> Result<Metrics> {
+pub(crate) async fn metrics(tx: &Tx, product_id: i64) -> Result<Metrics> {
     let mut select = Query::select();
     select
         .columns(["metric", "total"])

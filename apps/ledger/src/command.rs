@@ -1,6 +1,6 @@
 //! What can be asked of the ledger, as it was asked, and doing it.
 
-use sea_orm::DatabaseTransaction;
+use postroom::Tx;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -72,7 +72,7 @@ pub(crate) enum Outcome {
 
 impl Command {
     /// Does it; on any failure the caller rolls back.
-    pub(crate) async fn execute(&self, tx: &DatabaseTransaction, locking: Locking) -> Result<Outcome, Failure> {
+    pub(crate) async fn execute(&self, tx: &Tx, locking: Locking) -> Result<Outcome, Failure> {
         let transaction = match self {
             Self::Open { owner, name, currency } => {
                 let account = Account::open(owner, name, Currency::parse(currency)?)?;
@@ -109,7 +109,7 @@ fn money(amount: i64, currency: &str) -> Result<Money, Refusal> {
     Money::new(amount, Currency::parse(currency)?)
 }
 
-async fn reversal(tx: &DatabaseTransaction, transaction_id: &str) -> Result<Transaction, Failure> {
+async fn reversal(tx: &Tx, transaction_id: &str) -> Result<Transaction, Failure> {
     let id = Uuid::try_parse(transaction_id).map_err(|_not_an_id| Refusal::UnknownTransaction)?;
     let record = journal::find(tx, id).await?.ok_or(Refusal::UnknownTransaction)?;
     if record.reversed_by.is_some() {

@@ -57,10 +57,9 @@ pub fn module() -> Module {
 }
 
 fn subscriber(group: &str, handler: impl Handler + 'static, idempotency: Idempotency) -> Subscriber {
-    let mut subscriber = Subscriber::new(group, "ledger.transaction.**", handler);
-    subscriber.idempotency = idempotency;
-    subscriber.retry = retry();
-    subscriber
+    Subscriber::matching(group, ["ledger.transaction.**"], handler)
+        .idempotency(idempotency)
+        .retry(retry())
 }
 
 /// Five attempts, two seconds apart, then an operator decides.

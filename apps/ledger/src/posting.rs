@@ -1,7 +1,7 @@
 //! Posting: balances, transaction, journal entries and events in one transaction of the database, or nothing.
 
-use postroom::{Error, append};
-use sea_orm::{DatabaseTransaction, DbErr};
+use postroom::{Error, Tx, append};
+use sea_orm::DbErr;
 
 use crate::domain::{Account, Entry, Leg, Posted, Refusal, Transaction};
 use crate::events;
@@ -46,11 +46,7 @@ pub(crate) enum Locking {
 }
 
 /// Posts a transaction; on any failure the caller rolls back all of it.
-pub(crate) async fn post(
-    tx: &DatabaseTransaction,
-    transaction: Transaction,
-    locking: Locking,
-) -> Result<Posted, Failure> {
+pub(crate) async fn post(tx: &Tx, transaction: Transaction, locking: Locking) -> Result<Posted, Failure> {
     let mut entries = Vec::with_capacity(transaction.legs.len());
     for leg in transaction.in_lock_order() {
         let account = move_money(tx, &transaction, leg, locking).await?;
@@ -68,12 +64,7 @@ pub(crate) async fn post(
 }
 
 /// Writes one account, if it still is what it was when it was read.
-async fn move_money(
-    tx: &DatabaseTransaction,
-    transaction: &Transaction,
-    leg: &Leg,
-    locking: Locking,
-) -> Result<Account, Failure> {
+async fn move_money(tx: &Tx, transaction: &Transaction, leg: &Leg, locking: Locking) -> Result<Account, Failure> {
     // Every deposit of a currency writes to its clearing account: by optimism only one of many would get through.
     if leg.account_id.is_clearing() || locking == Locking::First {
         account::lock(tx, &leg.account_id).await?;
@@ -89,7 +80,7 @@ async fn move_money(
 }
 
 /// Opens an account, and the clearing account of its currency with the first one.
-pub(crate) async fn open(tx: &DatabaseTransaction, account: &Account) -> Result<(), Failure> {
+pub(crate) async fn open(tx: &Tx, account: &Account) -> Result<(), Failure> {
     let clearing = Account::clearing(account.currency);
     if account::find(tx, &clearing.account_id).await?.is_none() {
         account::insert(tx, &clearing).await?;

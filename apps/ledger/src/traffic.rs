@@ -37,7 +37,7 @@ impl Day {
         };
         let tx = table::begin(outbox.db()).await?;
         match posting::post(&tx, transaction, Locking::First).await {
-            Ok(_posted) => tx.commit().await.map(|()| 1).map_err(Error::from),
+            Ok(_posted) => tx.commit().await.map(|()| 1),
             Err(Failure::Broken(error)) => Err(error),
             Err(Failure::Refused(_) | Failure::Stale) => Ok(0),
         }

@@ -2,9 +2,8 @@
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use postroom::Error;
+use postroom::Tx;
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -59,8 +58,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Part {
 }
 
 /// Commits what a request did. Unless it gets here, it did nothing.
-pub(crate) async fn commit(tx: DatabaseTransaction) -> Result<(), Problem> {
-    Ok(tx.commit().await.map_err(Error::from)?)
+pub(crate) async fn commit(tx: Tx) -> Result<(), Problem> {
+    Ok(tx.commit().await?)
 }
 
 /// A new id; later ones are greater.

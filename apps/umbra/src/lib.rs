@@ -23,7 +23,7 @@ mod traffic;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Delays, DomainEvent, Filter, Handler, Idempotency, Job, Naming, Ordering, Retry, Subscriber};
+use postroom::{Delays, DomainEvent, Idempotency, Job, Naming, Ordering, Retry, Subscriber};
 use postroom_host::Module;
 
 use billing::card::CardApi;
@@ -127,50 +127,28 @@ impl Umbra {
         let notified = notification::handlers::NOTICES
             .into_iter()
             .chain(notification::handlers::ADDRESSES);
-        let mut licensing = self.subscriber("umbra-licensing", licensing::handlers::LISTENS, licensing);
-        licensing.idempotency = Idempotency::Natural;
-        let mut billing = self.subscriber("umbra-billing", billing::handlers::LISTENS, billing::handlers::follow);
-        billing.idempotency = Idempotency::Natural;
-        let mut audit = self.subscriber("umbra-audit", catalogue(), audit::handlers::record);
-        audit.idempotency = Idempotency::Upsert;
+        let licensing = Subscriber::matching("umbra-licensing", licensing::handlers::LISTENS, licensing);
+        let billing = Subscriber::matching("umbra-billing", billing::handlers::LISTENS, billing::handlers::follow);
+        let audit = Subscriber::matching("umbra-audit", catalogue(), audit::handlers::record);
+        let notification = Subscriber::external("umbra-notification", notified, Notification { dm });
         // One card that fails holds up no other: a lane for each subscription. And it is asked until it answers: after
         // however long an outage, somebody may have paid.
-        let charges = Subscriber {
-            retry: Retry {
-                attempts_max: None,
-                ..self.retry.clone()
-            },
-            ..Subscriber::errand("umbra-charges", ChargeRequested::TYPE, self.till())
-        };
+        let charges = Subscriber::external("umbra-charges", [ChargeRequested::TYPE], self.till()).retry(Retry {
+            attempts_max: None,
+            ..self.retry.clone()
+        });
         [
-            licensing,
-            billing,
+            self.in_line(licensing.idempotency(Idempotency::Natural)),
+            self.in_line(billing.idempotency(Idempotency::Natural)),
             charges,
-            self.in_line(
-                notified,
-                Subscriber::errand("umbra-notification", "", Notification { dm }),
-            ),
-            audit,
+            self.in_line(notification),
+            self.in_line(audit.idempotency(Idempotency::Upsert)),
         ]
     }
 
-    fn subscriber(
-        &self,
-        group: &str,
-        events: impl IntoIterator<Item = &'static str>,
-        handler: impl Handler + 'static,
-    ) -> Subscriber {
-        self.in_line(events, Subscriber::new(group, "", handler))
-    }
-
-    /// A subscriber as all of them are: one line, in the order of the outbox, nothing passes what failed.
-    fn in_line(&self, events: impl IntoIterator<Item = &'static str>, subscriber: Subscriber) -> Subscriber {
-        Subscriber {
-            filter: Filter::any_of(events),
-            ordering: Ordering::Strict,
-            retry: self.retry.clone(),
-            ..subscriber
-        }
+    /// Handles its events in the order of the outbox: no event passes one that failed.
+    fn in_line(&self, subscriber: Subscriber) -> Subscriber {
+        subscriber.ordering(Ordering::Strict).retry(self.retry.clone())
     }
 
     fn routes(&self) -> axum::Router<postroom_host::Host> {

@@ -1,8 +1,7 @@
 //! What happened first to a guild or a subscription: the version of its own row tells, which is locked when it changes. Ids of
 //! events do not: processes make them, and their clocks may be apart.
 
-use postroom::{DomainEvent, Event, Migration, Result, append};
-use sea_orm::DatabaseTransaction;
+use postroom::{DomainEvent, Event, Migration, Result, Tx, append};
 
 pub(crate) const MIGRATION: Migration = Migration {
     number: 10,
@@ -20,7 +19,7 @@ pub(crate) fn event_of<E: DomainEvent>(event: &E, version: i64) -> Result<Event>
 }
 
 /// Emits such an event.
-pub(crate) async fn emit<E: DomainEvent>(tx: &DatabaseTransaction, event: &E, version: i64) -> Result<()> {
+pub(crate) async fn emit<E: DomainEvent>(tx: &Tx, event: &E, version: i64) -> Result<()> {
     append(tx, &[event_of(event, version)?]).await?;
     Ok(())
 }

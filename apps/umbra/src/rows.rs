@@ -1,8 +1,8 @@
 //! One row at a time: how every context reads and writes its tables, in SQL that three databases take.
 
-use postroom::Result;
+use postroom::{Result, Tx};
 use sea_orm::sea_query::{Asterisk, Expr, ExprTrait, LockType, Order, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 use time::OffsetDateTime;
 
 use crate::door::Part;
@@ -14,7 +14,7 @@ pub(crate) fn cell(column: &'static str, value: impl Into<Expr>) -> Cell {
     (column, value.into())
 }
 
-pub(crate) async fn insert(tx: &DatabaseTransaction, table: &'static str, row: Vec<Cell>) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, table: &'static str, row: Vec<Cell>) -> Result<()> {
     let (columns, values): (Vec<_>, Vec<_>) = row.into_iter().unzip();
     let mut insert = Query::insert();
     insert.into_table(table).columns(columns).values_panic(values);
@@ -23,12 +23,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, table: &'static str, row: V
 }
 
 /// Changes the rows that the condition holds for; answers whether there were any.
-pub(crate) async fn change(
-    tx: &DatabaseTransaction,
-    table: &'static str,
-    cells: Vec<Cell>,
-    which: Expr,
-) -> Result<bool> {
+pub(crate) async fn change(tx: &Tx, table: &'static str, cells: Vec<Cell>, which: Expr) -> Result<bool> {
     let mut update = Query::update();
     update.table(table).values(cells).and_where(which);
     Ok(tx.execute(&update).await?.rows_affected() > 0)
@@ -36,7 +31,7 @@ pub(crate) async fn change(
 
 /// The row, if there is one.
 pub(crate) async fn find(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     table: &'static str,
     (key, value): (&'static str, &str),
 ) -> Result<Option<QueryResult>> {
@@ -45,7 +40,7 @@ pub(crate) async fn find(
 
 /// The row, which nobody else changes until this transaction ends. (SQLite's transactions are alone anyway.)
 pub(crate) async fn lock(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     table: &'static str,
     (key, value): (&'static str, &str),
 ) -> Result<Option<QueryResult>> {
@@ -54,7 +49,7 @@ pub(crate) async fn lock(
 
 /// All rows, sorted.
 pub(crate) async fn list(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     table: &'static str,
     (key, value): (&'static str, &str),
     sorted_by: &'static str,
@@ -66,7 +61,7 @@ pub(crate) async fn list(
 
 /// A part of the rows that the condition holds for, sorted by an id.
 pub(crate) async fn page(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     table: &'static str,
     which: Expr,
     (sorted_by, part): (&'static str, &Part),

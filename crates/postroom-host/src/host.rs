@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use postroom::inspect::Carrier;
-use postroom::{Inspect, Relay, Result, Route, To, Vitals, table};
-use sea_orm::DatabaseTransaction;
+use postroom::{Inspect, Relay, Result, Route, To, Tx, Vitals, table};
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -40,7 +39,7 @@ impl Host {
     }
 
     /// Begins a transaction: write what changed, `emit` what happened, commit both.
-    pub async fn begin(&self) -> Result<DatabaseTransaction> {
+    pub async fn begin(&self) -> Result<Tx> {
         table::begin(self.store.db()).await
     }
 }

@@ -153,11 +153,11 @@ fn feed(module: &mut Module, relay: Relay, broker: &Arc<dyn Broker>, brings: &Fi
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use postroom::{Batch, DatabaseTransaction, Event, Receipt};
+    use postroom::{Batch, Event, Receipt, Tx};
 
     use super::*;
 
-    async fn ignore(_tx: &DatabaseTransaction, _event: &Event) -> postroom::Result<()> {
+    async fn ignore(_tx: &mut Tx, _event: &Event) -> postroom::Result<()> {
         Ok(())
     }
 
@@ -179,7 +179,7 @@ mod tests {
             events: vec![("shop.order.paid.v1", Topic::default()), ("Posted", bank.clone())],
             published: Vec::new(),
         };
-        let group = |name: &str, pattern: &str| Subscriber::new(name, pattern, ignore);
+        let group = |name: &str, pattern: &str| Subscriber::matching(name, [pattern], ignore);
         let groups = [
             group("sales", "shop.**"),
             group("balances", "Posted"),

@@ -18,13 +18,13 @@ use crate::host::Host;
 /// #     const AGGREGATE_TYPE: &'static str = "order";
 /// #     fn aggregate_id(&self) -> String { self.order_id.clone() }
 /// # }
-/// # async fn count_sale(_: &sea_orm::DatabaseTransaction, _: &postroom::Event) -> postroom::Result<()> { Ok(()) }
+/// # async fn count_sale(_: &mut postroom::Tx, _: &postroom::Event) -> postroom::Result<()> { Ok(()) }
 /// use postroom::Subscriber;
 /// use postroom_host::Module;
 ///
 /// let module = Module::new("commerce")
 ///     .event::<OrderPaid>()
-///     .subscriber(Subscriber::new("product-sales", "shop.order.*.v1", count_sale))
+///     .subscriber(Subscriber::matching("product-sales", ["shop.order.*.v1"], count_sale))
 ///     .routes(http::routes());
 /// assert_eq!(module.subscribers.len(), 1);
 /// ```

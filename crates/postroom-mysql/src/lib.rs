@@ -61,6 +61,11 @@ pub struct Mysql {
 }
 
 impl Mysql {
+    /// Creates or updates Postroom's tables; answers which migrations were applied. Many processes may call it at once.
+    pub async fn migrate(&self) -> Result<Vec<Migration>> {
+        postroom::migration::up(&self.db, "postroom", MIGRATIONS).await
+    }
+
     /// Connects to `mysql://user:password@host:port/database`. Does not migrate.
     pub async fn connect(url: &str) -> Result<Self> {
         let options =

@@ -42,6 +42,11 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Creates or updates Postroom's tables; answers which migrations were applied. Many processes may call it at once.
+    pub async fn migrate(&self) -> Result<Vec<Migration>> {
+        postroom::migration::up(&self.db, "postroom", MIGRATIONS).await
+    }
+
     /// Connects, for example to `postgres://app@127.0.0.1/app`. Migrates nothing.
     ///
     /// Behind `PgBouncer` or another pooler in transaction mode add `pooler=transaction` to the address. Every use of a

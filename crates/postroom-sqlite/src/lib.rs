@@ -35,6 +35,11 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
+    /// Creates or updates Postroom's tables; answers which migrations were applied. Many processes may call it at once.
+    pub async fn migrate(&self) -> Result<Vec<Migration>> {
+        postroom::migration::up(&self.db, "postroom", MIGRATIONS).await
+    }
+
     /// Opens the file, and creates it and its folder when they are missing. Tables come with
     /// [`postroom::migration::up`].
     ///

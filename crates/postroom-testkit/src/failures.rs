@@ -208,8 +208,8 @@ impl Failures {
         };
         let (name, pattern) = (self.route(group.name()), Change::TYPE);
         let subscriber = match group {
-            Group::Skip => Subscriber::in_batches(name, pattern, worker()),
-            _ => Subscriber::new(name, pattern, worker()),
+            Group::Skip => Subscriber::in_batches(name, [pattern], worker()),
+            _ => Subscriber::matching(name, [pattern], worker()),
         };
         Subscriber {
             start: Start::Head,
@@ -409,7 +409,7 @@ impl Failures {
         let tx = postroom::table::begin(db).await?;
         work::lock(&tx, &self.workload.prefix).await?;
         stop.run_until_cancelled(sleep(Duration::from_secs(3))).await;
-        Ok(tx.rollback().await?)
+        tx.rollback().await
     }
 
     /// Waits until nothing is left to do, or nothing has moved for a while, and checks. The operator goes on deciding.

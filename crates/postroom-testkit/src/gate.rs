@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Broker, DatabaseTransaction, Destination, Event, Handler, Letter, Mark, Message, Mode, Receipt, Result,
-    Start, Subscription, Topic,
+    Batch, BoxError, BoxHandler, Broker, Destination, Event, Handler, Letter, Mark, Message, Mode, Receipt, Result,
+    Start, Subscription, Topic, Tx,
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -87,7 +87,7 @@ fn must(permit: Result<SemaphorePermit<'_>, AcquireError>) -> SemaphorePermit<'_
 /// A handler that has its effect and stands still before that is committed.
 pub struct Standing {
     /// What has the effect.
-    pub handler: Box<dyn Handler>,
+    pub handler: BoxHandler,
     /// Where it stands.
     pub gate: Gate,
 }
@@ -100,9 +100,8 @@ impl fmt::Debug for Standing {
     }
 }
 
-#[async_trait]
 impl Handler for Standing {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         self.handler.handle(tx, event).await?;
         self.gate.stand().await;
         Ok(())

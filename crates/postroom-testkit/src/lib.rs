@@ -11,6 +11,7 @@ pub mod cable;
 pub mod certificate;
 pub mod client;
 pub mod destination_suite;
+pub mod embedded;
 pub mod failures;
 pub mod fake_messenger;
 pub mod feed;

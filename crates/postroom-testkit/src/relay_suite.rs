@@ -17,6 +17,7 @@ pub mod deliver;
 pub mod errand;
 pub mod fail;
 pub mod fairness;
+pub mod handler;
 pub mod lease;
 pub mod moving;
 pub mod operate;
@@ -61,6 +62,10 @@ macro_rules! relay_suite {
         $crate::relay_suite!($fresh; fairness:
             a_big_retry_delays_no_new_event
             pausing_other_routes_delays_no_event
+        );
+        $crate::relay_suite!($fresh; handler:
+            a_drained_relay_has_delivered_everything
+            only_rejected_events_are_given_up_at_once
         );
         $crate::relay_suite!($fresh; errand:
             an_errand_holds_up_its_key_alone

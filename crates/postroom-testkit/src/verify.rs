@@ -9,14 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use postroom::table::{Table as PlatformTable, named};
 use postroom::{
-    BatchHandler, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Idempotency, Inspect, Mode, Outbox,
-    Relay, Result, Retry, Route, Start, Subscriber, To, Topic,
+    BatchHandler, BoxError, Broker, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Idempotency, Inspect, Mode,
+    Outbox, Relay, Result, Retry, Route, Start, Subscriber, To, Topic, Tx,
 };
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +85,7 @@ impl Run {
                 None => Idempotency::Inbox,
                 Some(_) => Idempotency::Natural,
             },
-            ..Subscriber::in_batches(self.group(), Change::TYPE, handler)
+            ..Subscriber::in_batches(self.group(), [Change::TYPE], handler)
         };
         let relay = Relay::new(outbox).lease_ttl(LEASE);
         Ok(match &self.through {
@@ -230,9 +229,8 @@ struct RecordEffects {
     journal: Option<Journal>,
 }
 
-#[async_trait]
 impl BatchHandler for RecordEffects {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
         let mut changes = Vec::with_capacity(events.len());
         for event in events {
             changes.extend(Change::of(event)?.filter(|change| change.key.starts_with(&self.prefix)));
@@ -240,6 +238,6 @@ impl BatchHandler for RecordEffects {
         if let (Some(journal), Some(last)) = (&self.journal, changes.last()) {
             journal.works_on(Group::Natural, last);
         }
-        effects::record(tx, WHO, &changes).await
+        Ok(effects::record(tx, WHO, &changes).await?)
     }
 }

@@ -8,11 +8,14 @@ mod plan;
 
 use std::time::Duration;
 
-use postroom::{DomainEvent, Error, ErrorKind, Event, Result, table};
+use postroom::{DomainEvent, Error, ErrorKind, Event, Result, Transaction, table};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use sea_orm::sea_query::{Alias, ColumnDef, Expr, ExprTrait, Query, Table};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, TransactionTrait};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, SqliteTransactionMode,
+    TransactionOptions, TransactionTrait,
+};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -140,7 +143,7 @@ impl Workload {
             }
             tx.execute(&insert).await.map_err(doing)?;
         }
-        tx.commit().await.map_err(doing)
+        tx.commit().await
     }
 
     /// Writes until `stop`; a transaction that has begun ends as it was drawn, which may take two seconds.
@@ -197,12 +200,12 @@ impl Workload {
     }
 
     /// Takes the lock that serialises the writers of an aggregate, and moves it on by one version.
-    pub(crate) async fn lock(&self, tx: &DatabaseTransaction, key: u32) -> Result<u32> {
+    pub(crate) async fn lock(&self, tx: &impl Transaction, key: u32) -> Result<u32> {
         count_up(tx, &self.key(key), 1).await
     }
 
     /// Writes something that has nothing to do with any aggregate.
-    pub(crate) async fn write_elsewhere(&self, tx: &DatabaseTransaction, writer: u32) -> Result<()> {
+    pub(crate) async fn write_elsewhere(&self, tx: &impl Transaction, writer: u32) -> Result<()> {
         let mut update = Query::update();
         update
             .table(Alias::new(ELSEWHERE))
@@ -213,7 +216,7 @@ impl Workload {
     }
 
     /// Adds an aggregate at version 1.
-    pub(crate) async fn add_key(&self, tx: &DatabaseTransaction, key: &str) -> Result<()> {
+    pub(crate) async fn add_key(&self, tx: &impl Transaction, key: &str) -> Result<()> {
         let mut insert = Query::insert();
         insert
             .into_table(Alias::new(AGGREGATE))
@@ -224,7 +227,7 @@ impl Workload {
     }
 
     /// Takes an aggregate away, as if it had never been.
-    pub(crate) async fn remove_key(&self, tx: &DatabaseTransaction, key: &str) -> Result<()> {
+    pub(crate) async fn remove_key(&self, tx: &impl Transaction, key: &str) -> Result<()> {
         let mut delete = Query::delete();
         delete
             .from_table(Alias::new(AGGREGATE))
@@ -309,7 +312,7 @@ impl Writer {
     }
 
     /// Moves an aggregate on by `events` versions and emits one event for each.
-    async fn change(&self, tx: &DatabaseTransaction, key: u32, events: u32) -> Result<()> {
+    async fn change(&self, tx: &impl Transaction, key: u32, events: u32) -> Result<()> {
         let key = self.workload.key(key);
         let newest = count_up(tx, &key, events).await?;
         let events: Vec<Event> = (newest - events + 1..=newest)
@@ -320,7 +323,7 @@ impl Writer {
 }
 
 /// Locks the aggregate and moves it on; answers its new version.
-async fn count_up(tx: &DatabaseTransaction, key: &str, by: u32) -> Result<u32> {
+async fn count_up(tx: &impl Transaction, key: &str, by: u32) -> Result<u32> {
     let mut update = Query::update();
     update
         .table(Alias::new(AGGREGATE))
@@ -343,10 +346,14 @@ async fn count_up(tx: &DatabaseTransaction, key: &str, by: u32) -> Result<u32> {
     Ok(u32::try_from(version).unwrap_or(u32::MAX))
 }
 
+/// Begins a transaction of an application on SeaORM.
 async fn begin(db: &DatabaseConnection, is_repeatable_read: bool) -> Result<DatabaseTransaction> {
-    let has_levels = !matches!(db.get_database_backend(), DbBackend::Sqlite);
-    if has_levels && is_repeatable_read {
-        return Ok(db.begin_with_config(Some(IsolationLevel::RepeatableRead), None).await?);
+    let mut options = TransactionOptions::default();
+    match db.get_database_backend() {
+        DbBackend::Sqlite => options.sqlite_transaction_mode = Some(SqliteTransactionMode::Immediate),
+        _ if is_repeatable_read => options.isolation_level = Some(IsolationLevel::RepeatableRead),
+        DbBackend::MySql => options.isolation_level = Some(IsolationLevel::ReadCommitted),
+        _ => {}
     }
-    table::begin(db).await
+    Ok(db.begin_with_options(options).await?)
 }

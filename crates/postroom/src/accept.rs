@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::inbox;
 use crate::table::{self, Table, read_event, uuid_value};
+use crate::tx::Tx;
 
 /// How often a transaction is run again that met another one with the same event.
 const RERUNS: u32 = 3;
@@ -96,7 +97,7 @@ pub(crate) async fn recognise(db: &DatabaseConnection, events: &mut [&mut Event]
 }
 
 /// Those of these events that are kept, as they came first.
-async fn recorded(tx: &DatabaseTransaction, ids: &[Uuid]) -> Result<Vec<Event>> {
+async fn recorded(tx: &Tx, ids: &[Uuid]) -> Result<Vec<Event>> {
     let backend = tx.get_database_backend();
     let mut events = Vec::new();
     if ids.is_empty() {

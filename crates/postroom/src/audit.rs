@@ -1,25 +1,20 @@
 //! The operators' log: every act on events, with who did it.
 
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::Query;
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 
 use crate::error::{Error, Result};
 use crate::table::{self, Table, json_value};
+use crate::tx::Tx;
 
 /// Writes an act down, in the transaction that performs it.
-pub(crate) async fn record(
-    tx: &DatabaseTransaction,
-    actor: &str,
-    action: &str,
-    target: &str,
-    detail: &serde_json::Value,
-) -> Result<()> {
+pub(crate) async fn record(tx: &Tx, actor: &str, action: &str, target: &str, detail: &serde_json::Value) -> Result<()> {
     record_all(tx, actor, action, [(target.to_owned(), detail.clone())]).await
 }
 
 /// Writes the same act on several targets down, each with its detail, in one statement.
 pub(crate) async fn record_all(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     actor: &str,
     action: &str,
     targets: impl IntoIterator<Item = (String, serde_json::Value)>,

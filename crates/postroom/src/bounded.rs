@@ -4,9 +4,10 @@
 //! those weigh.
 
 use sea_orm::sea_query::SelectStatement;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 
 use crate::error::{Error, Result};
+use crate::tx::Tx;
 
 /// Rows of the first piece: a single row may be as large as the bound.
 const FIRST: usize = 1;
@@ -24,7 +25,7 @@ pub(crate) struct Bounded<T> {
 /// Reads the rows with these numbers, in pieces, until they weigh `bytes_max`; at least one, if there is one. `select` makes the statement
 /// for a piece, in the order of the numbers; `read_row` answers a row and its weight.
 pub(crate) async fn read<T>(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     ids: &[i64],
     bytes_max: usize,
     select: impl Fn(&[i64]) -> SelectStatement,

@@ -4,13 +4,14 @@
 //! clocks disagree still agree on who may work and what is due.
 
 use sea_orm::sea_query::{Expr, Query, Value};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 use std::time::Duration;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::tx::Tx;
 
 /// Fixed width, so that SQLite compares instants by comparing text.
 const SQLITE_STAMP: &[BorrowedFormatItem<'_>] =
@@ -32,7 +33,7 @@ pub(crate) fn db_now(backend: DbBackend) -> Expr {
 }
 
 /// The database's clock, read.
-pub(crate) async fn read_now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
+pub(crate) async fn read_now(tx: &Tx) -> Result<OffsetDateTime> {
     let backend = tx.get_database_backend();
     let doing = "read the database's clock";
     let mut select = Query::select();

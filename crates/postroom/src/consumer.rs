@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -36,6 +35,7 @@ use crate::relay::Parts;
 use crate::route::{BATCH_MAX, Lanes, Route, Source, Start, To};
 use crate::subscriber::{HandlerPool, Subscriber};
 use crate::table;
+use crate::tx::Tx;
 use crate::vitals::{Counts, Vitals, Worker};
 
 /// About how many bytes of messages are taken at once.
@@ -152,9 +152,7 @@ impl Consumer {
                 Some(reason) => down::record(&tx, &self.shard(), Side::Feed, reason).await?,
                 None => down::clear(&tx, &self.shard(), Side::Feed).await?,
             }
-            tx.commit()
-                .await
-                .map_err(|source| Error::db("commit what is out of reach", source))
+            tx.commit().await
         };
         answered(writing).await.unwrap_or_else(|error: Error| {
             tracing::debug!(group = %self.route.name, error = error.report(), "the store does not know how the broker is");
@@ -231,8 +229,7 @@ impl Consumer {
     async fn note_joined(&self) -> Result<()> {
         let tx = table::begin_own(self.outbox.db()).await?;
         fed::joined(&tx, &self.shard(), &self.feeding.mark).await?;
-        let committed = tx.commit().await;
-        committed.map_err(|source| Error::db("commit that a group has joined", source))
+        tx.commit().await
     }
 
     /// Waits until the broker feeds the route; `false` when it is time to stop.
@@ -396,7 +393,7 @@ impl Consumer {
                 return Ok(Err(given_up));
             }
             let committed = tx.commit().await;
-            committed.map_err(|source| Error::db("commit what was consumed", source))?;
+            committed?;
             Ok(Ok(dead))
         });
         match settling.await? {
@@ -422,12 +419,7 @@ impl Consumer {
 
     /// Writes down what was delivered and what failed, unless it is kept already from an earlier time; answers what is newly
     /// given up.
-    async fn settle(
-        &self,
-        tx: &DatabaseTransaction,
-        items: &[Item],
-        mut settlement: Settlement,
-    ) -> Result<Vec<Parked>> {
+    async fn settle(&self, tx: &Tx, items: &[Item], mut settlement: Settlement) -> Result<Vec<Parked>> {
         let shard = self.shard();
         if settlement.park.is_empty() && settlement.dead.is_empty() {
             fed::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
@@ -448,7 +440,7 @@ impl Consumer {
     }
 
     /// Parks and gives up, numbered so that nothing else is met and in the order it came.
-    async fn keep(&self, tx: &DatabaseTransaction, items: &[Item], settlement: &Settlement) -> Result<()> {
+    async fn keep(&self, tx: &Tx, items: &[Item], settlement: &Settlement) -> Result<()> {
         let shard = self.shard();
         let base = NUMBERS + cursor::signal_numbered(tx, &shard.route, items.len()).await?;
         let first = items.first().map_or(0, |item| item.entry.id);

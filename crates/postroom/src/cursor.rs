@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sea_orm::sea_query::{Expr, ExprTrait, LockBehavior, LockType, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, QueryResult};
 
 use crate::clock::{db_now, db_now_plus};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::Position;
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// A route shard: the unit of progress and leases.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ pub(crate) fn number(shard: &Shard) -> i32 {
 
 /// Whether a route has its rows. Refuses a route whose number of shards has changed, because its keys would change cursors and lose
 /// their order.
-pub(crate) async fn is_registered(tx: &DatabaseTransaction, route: &str, shards: u32) -> Result<bool> {
+pub(crate) async fn is_registered(tx: &Tx, route: &str, shards: u32) -> Result<bool> {
     let known = rows(tx, route).await?;
     if known != 0 && known != i64::from(shards) {
         return Err(Error::invalid(format!(
@@ -65,7 +66,7 @@ pub(crate) async fn is_registered(tx: &DatabaseTransaction, route: &str, shards:
 }
 
 /// Makes the rows of a route that is new; another process may do the same at the same time.
-pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32, start: Position) -> Result<()> {
+pub(crate) async fn register(tx: &Tx, route: &str, shards: u32, start: Position) -> Result<()> {
     for number in 0..shards {
         let mut insert = Query::insert();
         insert
@@ -89,14 +90,14 @@ pub(crate) async fn register(tx: &DatabaseTransaction, route: &str, shards: u32,
 }
 
 /// Into how many shards a route is cut.
-pub(crate) async fn shards(tx: &DatabaseTransaction, route: &str) -> Result<u32> {
+pub(crate) async fn shards(tx: &Tx, route: &str) -> Result<u32> {
     match rows(tx, route).await? {
         0 => Err(unknown(route)),
         rows => Ok(u32::try_from(rows).unwrap_or(u32::MAX)),
     }
 }
 
-async fn rows(tx: &DatabaseTransaction, route: &str) -> Result<i64> {
+async fn rows(tx: &Tx, route: &str) -> Result<i64> {
     let mut count = Query::select();
     count
         .expr_as(Expr::cust("count(*)"), "shards")
@@ -118,7 +119,7 @@ fn unknown(route: &str) -> Error {
 
 /// Takes a lease that is free or has run out; `None` when somebody else holds it, or changes its row just now: whoever takes
 /// leases has others to renew, and waits for no lock.
-pub(crate) async fn take(tx: &DatabaseTransaction, shard: &Shard, owner: &str, ttl: Duration) -> Result<Option<Lease>> {
+pub(crate) async fn take(tx: &Tx, shard: &Shard, owner: &str, ttl: Duration) -> Result<Option<Lease>> {
     let backend = tx.get_database_backend();
     let deadline = Instant::now() + ttl;
     let free = Expr::col("owner")
@@ -169,7 +170,7 @@ pub(crate) struct Renewed {
 
 /// Prolongs the leases of this owner, except those whose rows another transaction has locked: one locked row must not keep the
 /// other leases from being renewed.
-pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) -> Result<Renewed> {
+pub(crate) async fn renew(tx: &Tx, owner: &str, ttl: Duration) -> Result<Renewed> {
     let deadline = Instant::now() + ttl;
     let shards = lock_owned(tx, owner).await?;
     let expires_at = db_now_plus(tx.get_database_backend(), ttl);
@@ -180,7 +181,7 @@ pub(crate) async fn renew(tx: &DatabaseTransaction, owner: &str, ttl: Duration) 
 }
 
 /// Gives the leases of this owner back, except those whose rows another transaction has locked.
-pub(crate) async fn release(tx: &DatabaseTransaction, owner: &str) -> Result<()> {
+pub(crate) async fn release(tx: &Tx, owner: &str) -> Result<()> {
     let shards = lock_owned(tx, owner).await?;
     set_lease(tx, &shards, None, Expr::cust("null"))
         .await
@@ -188,7 +189,7 @@ pub(crate) async fn release(tx: &DatabaseTransaction, owner: &str) -> Result<()>
 }
 
 /// Locks the rows of this owner, except those that are locked already.
-async fn lock_owned(tx: &DatabaseTransaction, owner: &str) -> Result<HashSet<Shard>> {
+async fn lock_owned(tx: &Tx, owner: &str) -> Result<HashSet<Shard>> {
     let mut select = Query::select();
     select
         .columns(["route", "shard"])
@@ -205,7 +206,7 @@ async fn lock_owned(tx: &DatabaseTransaction, owner: &str) -> Result<HashSet<Sha
 /// Writes the leases of rows that this transaction has locked. An insert that always conflicts reaches each row by its primary
 /// key. An update would look for them with a scan, and on MariaDB from 11.6.2 and on MySQL a scan waits for every locked row.
 async fn set_lease(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     shards: &HashSet<Shard>,
     owner: Option<&str>,
     expires_at: Expr,
@@ -242,7 +243,7 @@ fn read_shard(row: &QueryResult) -> Result<Shard> {
 }
 
 /// Who holds what: every shard with its owner, and whether its lease can be taken.
-pub(crate) async fn holders(tx: &DatabaseTransaction) -> Result<Vec<Holder>> {
+pub(crate) async fn holders(tx: &Tx) -> Result<Vec<Holder>> {
     let backend = tx.get_database_backend();
     let is_free = Expr::case(
         Expr::col("owner")
@@ -288,7 +289,7 @@ pub(crate) struct Holder {
 }
 
 /// Reads a shard's row.
-pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard) -> Result<Cursor> {
+pub(crate) async fn read(tx: &Tx, shard: &Shard) -> Result<Cursor> {
     let mut select = Query::select();
     select
         .columns(["position", "epoch", "is_paused"])
@@ -321,7 +322,7 @@ pub(crate) async fn is_paused(db: &impl ConnectionTrait, shard: &Shard) -> Resul
 }
 
 /// Where the shards of a route stand.
-pub(crate) async fn positions(tx: &DatabaseTransaction, route: &str) -> Result<Vec<Position>> {
+pub(crate) async fn positions(tx: &Tx, route: &str) -> Result<Vec<Position>> {
     let mut select = Query::select();
     select
         .column("position")
@@ -352,7 +353,7 @@ pub(crate) struct Move {
 
 /// Writes progress, if the lease is still ours and the cursor is where it was: this row lock is the fence of everything else in
 /// the transaction. A cursor that is elsewhere was set back with its database, by a restore or a standby that knew less.
-pub(crate) async fn advance(tx: &DatabaseTransaction, shard: &Shard, step: &Move, delivered: u64) -> Result<()> {
+pub(crate) async fn advance(tx: &Tx, shard: &Shard, step: &Move, delivered: u64) -> Result<()> {
     let backend = tx.get_database_backend();
     let mut update = Query::update();
     update
@@ -379,7 +380,7 @@ pub(crate) async fn advance(tx: &DatabaseTransaction, shard: &Shard, step: &Move
 }
 
 /// Why a cursor did not move.
-async fn stopped(tx: &DatabaseTransaction, shard: &Shard, step: &Move) -> Result<Error> {
+async fn stopped(tx: &Tx, shard: &Shard, step: &Move) -> Result<Error> {
     let cursor = read(tx, shard).await?;
     if cursor.epoch != step.epoch {
         return Ok(deposed(shard));
@@ -410,7 +411,7 @@ pub(crate) fn plus(delivered: u64) -> Expr {
 }
 
 /// Locks a shard's row, if the lease is still ours.
-pub(crate) async fn fence(tx: &DatabaseTransaction, shard: &Shard, epoch: i64) -> Result<()> {
+pub(crate) async fn fence(tx: &Tx, shard: &Shard, epoch: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
@@ -437,7 +438,7 @@ fn deposed(shard: &Shard) -> Error {
 }
 
 /// Locks the rows of a route, so that what an operator changes and what its relay settles happen one after the other.
-pub(crate) async fn lock(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+pub(crate) async fn lock(tx: &Tx, route: &str) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
@@ -454,7 +455,7 @@ pub(crate) async fn lock(tx: &DatabaseTransaction, route: &str) -> Result<()> {
 }
 
 /// Pauses or resumes a route.
-pub(crate) async fn set_paused(tx: &DatabaseTransaction, route: &str, is_paused: bool) -> Result<()> {
+pub(crate) async fn set_paused(tx: &Tx, route: &str, is_paused: bool) -> Result<()> {
     lock(tx, route).await?;
     let mut update = Query::update();
     update
@@ -468,12 +469,12 @@ pub(crate) async fn set_paused(tx: &DatabaseTransaction, route: &str, is_paused:
 }
 
 /// Makes every relay look, and the lines of this route read their state again.
-pub(crate) async fn signal(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+pub(crate) async fn signal(tx: &Tx, route: &str) -> Result<()> {
     signal_numbered(tx, route, 1).await.map(drop)
 }
 
 /// The same; answers the first of `count` numbers that nobody has had: greater than all before.
-pub(crate) async fn signal_numbered(tx: &DatabaseTransaction, route: &str, count: usize) -> Result<i64> {
+pub(crate) async fn signal_numbered(tx: &Tx, route: &str, count: usize) -> Result<i64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     change(tx, route, count).await?;
     raise(tx, count).await?;
@@ -528,7 +529,7 @@ impl Changes {
 }
 
 /// Two who change one route do it one after the other, under the lock of its cursor.
-async fn change(tx: &DatabaseTransaction, route: &str, by: i64) -> Result<()> {
+async fn change(tx: &Tx, route: &str, by: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::RouteChange))
@@ -548,7 +549,7 @@ async fn change(tx: &DatabaseTransaction, route: &str, by: i64) -> Result<()> {
     Ok(())
 }
 
-async fn raise(tx: &DatabaseTransaction, by: i64) -> Result<()> {
+async fn raise(tx: &Tx, by: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Signal))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use crate::outbox::Entry;
 use crate::parked::{self, Parked, Parking};
 use crate::renumber;
 use crate::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time};
+use crate::tx::Tx;
 
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
@@ -85,7 +86,7 @@ pub struct Selection {
 }
 
 /// Keeps what was given up. One that died before is dead again.
-pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, dead: &[Parked]) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, shard: &Shard, dead: &[Parked]) -> Result<()> {
     renumber::make_room(tx, &shard.route, dead).await?;
     let backend = tx.get_database_backend();
     for row in dead {
@@ -316,7 +317,7 @@ async fn check_routes(db: &DatabaseConnection, which: &Selection) -> Result<()> 
             _ => error,
         })?;
     }
-    Ok(tx.commit().await?)
+    tx.commit().await
 }
 
 fn unknown(dead_id: i64) -> String {
@@ -346,12 +347,7 @@ impl Decision {
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one. No handler can
 /// take what is no event, and nobody works a route that was forgotten, so that is not retried.
-async fn undecided(
-    tx: &DatabaseTransaction,
-    which: &Selection,
-    after: i64,
-    decision: &Decision,
-) -> Result<Vec<DeadLetter>> {
+async fn undecided(tx: &Tx, which: &Selection, after: i64, decision: &Decision) -> Result<Vec<DeadLetter>> {
     let which = Selection {
         state: Some("dead"),
         ..which.clone()
@@ -391,7 +387,7 @@ async fn undecided(
 
 /// A letter that holds its key has a row there; take it away and, for a retry, put a fresh one in. The line, woken by the signal,
 /// puts what is parked into order.
-async fn apply(tx: &DatabaseTransaction, route: &str, mut rows: Vec<Parked>, decision: &Decision) -> Result<()> {
+async fn apply(tx: &Tx, route: &str, mut rows: Vec<Parked>, decision: &Decision) -> Result<()> {
     let identities: Vec<(i64, Uuid)> = rows.iter().map(Parked::identity).collect();
     parked::remove(tx, route, &identities).await?;
     if matches!(decision, Decision::Discard(_)) {
@@ -415,7 +411,7 @@ async fn apply(tx: &DatabaseTransaction, route: &str, mut rows: Vec<Parked>, dec
 }
 
 /// Writes the decision down, with each letter and in the operators' log.
-async fn write_down(tx: &DatabaseTransaction, letters: &[DeadLetter], actor: &str, decision: &Decision) -> Result<()> {
+async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Decision) -> Result<()> {
     let (state, action, reason) = match decision {
         Decision::Retry => ("retried", "dead.retry", None),
         Decision::Discard(reason) => ("discarded", "dead.discard", Some(reason.clone())),
@@ -452,7 +448,7 @@ fn again(letter: &DeadLetter) -> Parked {
     }
 }
 
-fn rows(tx: &DatabaseTransaction, which: &Selection) -> SelectStatement {
+fn rows(tx: &Tx, which: &Selection) -> SelectStatement {
     let mut select = table::select_events(tx.get_database_backend());
     select
         .columns([
@@ -488,7 +484,7 @@ fn rows(tx: &DatabaseTransaction, which: &Selection) -> SelectStatement {
 }
 
 /// Reads the letters that a statement finds, about `bytes_max` of them.
-async fn read_rows(tx: &DatabaseTransaction, select: &SelectStatement, bytes_max: usize) -> Result<Vec<DeadLetter>> {
+async fn read_rows(tx: &Tx, select: &SelectStatement, bytes_max: usize) -> Result<Vec<DeadLetter>> {
     let mut ids = select.clone();
     ids.clear_selects().column("dead_id");
     let found = tx

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 
 use crate::clock::{db_now, db_now_minus};
 use crate::cursor::{self, Shard};
 use crate::error::{Error, Result};
 use crate::judge::storable;
 use crate::table::{self, Table, read_time};
+use crate::tx::Tx;
 
 /// A consumer writes down each of its attempts; one that has not for so long is gone, and another may work.
 const FEED_MAX: Duration = Duration::from_secs(120);
@@ -49,7 +50,7 @@ fn at(shard: &Shard, side: Side) -> Expr {
 }
 
 /// Writes down why, that it is so now, and since when if that is not known yet.
-pub(crate) async fn record(tx: &DatabaseTransaction, shard: &Shard, side: Side, reason: &str) -> Result<()> {
+pub(crate) async fn record(tx: &Tx, shard: &Shard, side: Side, reason: &str) -> Result<()> {
     let backend = tx.get_database_backend();
     let mut insert = Query::insert();
     insert
@@ -75,7 +76,7 @@ pub(crate) async fn record(tx: &DatabaseTransaction, shard: &Shard, side: Side, 
 }
 
 /// It can be reached again.
-pub(crate) async fn clear(tx: &DatabaseTransaction, shard: &Shard, side: Side) -> Result<()> {
+pub(crate) async fn clear(tx: &Tx, shard: &Shard, side: Side) -> Result<()> {
     let mut delete = Query::delete();
     delete
         .from_table(table::named(tx, Table::Down))
@@ -87,7 +88,7 @@ pub(crate) async fn clear(tx: &DatabaseTransaction, shard: &Shard, side: Side) -
 }
 
 /// What stands written for this end.
-pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard, side: Side) -> Result<Option<String>> {
+pub(crate) async fn read(tx: &Tx, shard: &Shard, side: Side) -> Result<Option<String>> {
     let mut select = Query::select();
     select
         .column("reason")
@@ -101,7 +102,7 @@ pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard, side: Side) ->
 }
 
 /// Everything that is out of reach, for longest first.
-pub(crate) async fn all(tx: &DatabaseTransaction) -> Result<Vec<Down>> {
+pub(crate) async fn all(tx: &Tx) -> Result<Vec<Down>> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     let newly_seen = Expr::col("seen_at").gt(db_now_minus(backend, FEED_MAX));

@@ -3,8 +3,9 @@
 //! These functions take a SeaORM transaction of any database. Plain sqlx users have the same in each store crate
 //! (`postroom_postgres::append(&mut PgConnection, …)`), other languages have the SQL function.
 
+use crate::tx::Transaction;
+use sea_orm::DbBackend;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use crate::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
 const ROWS_MAX: usize = 500;
 
 /// Emits one domain event in the caller's transaction; answers its id.
-pub async fn emit<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E) -> Result<Uuid> {
+pub async fn emit<E: DomainEvent + ?Sized>(tx: &impl Transaction, event: &E) -> Result<Uuid> {
     let event = Event::of(event)?;
     let id = event.id;
     append(tx, &[event]).await?;
@@ -28,7 +29,7 @@ pub async fn emit<E: DomainEvent + ?Sized>(tx: &DatabaseTransaction, event: &E) 
 /// Appends envelopes in the caller's transaction, in this order, many to a statement.
 ///
 /// Lock (or change) the aggregate *before* you append: that is what gives its events an order.
-pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
+pub async fn append(tx: &impl Transaction, events: &[Event]) -> Result<()> {
     for event in events {
         event.check()?;
     }
@@ -36,7 +37,7 @@ pub async fn append(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
 }
 
 /// Appends envelopes that were checked when they were taken in.
-pub(crate) async fn insert(tx: &DatabaseTransaction, events: &[Event]) -> Result<()> {
+pub(crate) async fn insert(tx: &impl Transaction, events: &[Event]) -> Result<()> {
     let backend = tx.get_database_backend();
     let target = match backend {
         DbBackend::MySql => Table::Incoming,
@@ -60,7 +61,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, events: &[Event]) -> Result
 ///
 /// It enters the outbox within a second of `due_at` by the database's clock, also after a restart.
 pub async fn emit_at<E: DomainEvent + ?Sized>(
-    tx: &DatabaseTransaction,
+    tx: &impl Transaction,
     event: &E,
     due_at: OffsetDateTime,
 ) -> Result<Uuid> {
@@ -70,7 +71,7 @@ pub async fn emit_at<E: DomainEvent + ?Sized>(
 }
 
 /// Schedules an envelope; see [`emit_at`].
-pub async fn schedule(tx: &DatabaseTransaction, event: &Event, due_at: OffsetDateTime) -> Result<()> {
+pub async fn schedule(tx: &impl Transaction, event: &Event, due_at: OffsetDateTime) -> Result<()> {
     event.check()?;
     if !(1970..=9999).contains(&due_at.year()) {
         return Err(Error::invalid(format!(
@@ -96,7 +97,7 @@ pub async fn schedule(tx: &DatabaseTransaction, event: &Event, due_at: OffsetDat
 }
 
 /// Cancels a scheduled event; `false` when it is not waiting any more (or never was).
-pub async fn cancel(tx: &DatabaseTransaction, event_id: Uuid) -> Result<bool> {
+pub async fn cancel(tx: &impl Transaction, event_id: Uuid) -> Result<bool> {
     let mut delete = Query::delete();
     delete
         .from_table(table::named(tx, Table::Scheduled))

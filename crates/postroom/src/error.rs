@@ -5,6 +5,8 @@ use std::fmt;
 
 use sea_orm::{DbErr, SqlErr};
 
+use crate::handler::BoxError;
+
 /// `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -31,7 +33,7 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     doing: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<BoxError>,
 }
 
 impl Error {
@@ -45,11 +47,7 @@ impl Error {
     }
 
     /// An error caused by another one.
-    pub fn caused(
-        kind: ErrorKind,
-        doing: impl Into<String>,
-        source: impl Into<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
+    pub fn caused(kind: ErrorKind, doing: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self {
             kind,
             doing: doing.into(),
@@ -72,16 +70,71 @@ impl Error {
         self.kind
     }
 
-    /// The whole chain in one line, outermost first.
+    /// The whole chain in one line, outermost first, each cause once. The same as [`fmt::Display`].
     pub fn report(&self) -> String {
         let mut line = self.doing.clone();
         let mut next = self.source();
         while let Some(cause) = next {
-            line.push_str(": ");
-            line.push_str(&cause.to_string());
+            let says = cause.to_string();
+            // Drivers repeat their cause in their own text.
+            if !line.contains(&says) {
+                line.push_str(": ");
+                line.push_str(&says);
+            }
             next = cause.source();
         }
         line
+    }
+
+    /// What a handler failed with. Its kind is that of the first error in its chain that has one.
+    pub(crate) fn of_handler(error: BoxError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(other) => Self::caused(kind_in_chain(&*other), "the handler failed", other),
+        }
+    }
+}
+
+/// An error that makes the event a dead letter at once: the same event would fail again.
+///
+/// ```
+/// async fn ship(_tx: &mut postroom::Tx, event: &postroom::Event) -> Result<(), postroom::BoxError> {
+///     let weight: u32 = event.headers["weight"].parse().map_err(postroom::reject)?;
+///     assert!(weight > 0);
+///     Ok(())
+/// }
+/// ```
+pub fn reject(error: impl Into<BoxError>) -> Error {
+    Error::caused(ErrorKind::Invalid, "the handler rejected the event", error)
+}
+
+/// The kind of the first error in a chain that has one.
+fn kind_in_chain(error: &(dyn StdError + 'static)) -> ErrorKind {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(own) = error.downcast_ref::<Error>() {
+            return own.kind;
+        }
+        if let Some(database) = error.downcast_ref::<DbErr>() {
+            return db_kind(database);
+        }
+        if let Some(driver) = error.downcast_ref::<sqlx::Error>() {
+            return driver_kind(driver);
+        }
+        next = error.source();
+    }
+    ErrorKind::Failed
+}
+
+/// The kind of an error of the driver.
+fn driver_kind(error: &sqlx::Error) -> ErrorKind {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
+            ErrorKind::Unavailable
+        }
+        sqlx::Error::Database(error) if error.is_unique_violation() => ErrorKind::Conflict,
+        other if says_unavailable(&other.to_string()) => ErrorKind::Unavailable,
+        _ => ErrorKind::Failed,
     }
 }
 
@@ -122,7 +175,7 @@ fn says_unavailable(text: &str) -> bool {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.doing)
+        f.write_str(&self.report())
     }
 }
 
@@ -145,9 +198,43 @@ impl From<DbErr> for Error {
     }
 }
 
-/// Lets a handler use `?` when it decodes a payload.
+/// Lets a handler use `?` on its own sqlx queries.
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        Self::caused(driver_kind(&error), "query the database", error)
+    }
+}
+
+/// Lets code use `?` on JSON. [`crate::Event::decode`] is different: its errors are [`ErrorKind::Invalid`].
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Self::caused(ErrorKind::Invalid, "decode JSON", error)
+        Self::caused(ErrorKind::Failed, "read or write JSON", error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_may_fail_with_any_error() {
+        let check = |error: BoxError, kind: ErrorKind| assert_eq!(Error::of_handler(error).kind(), kind);
+        check("plain words".into(), ErrorKind::Failed);
+        check(Error::invalid("no").into(), ErrorKind::Invalid);
+        check(reject("never").into(), ErrorKind::Invalid);
+        check(sqlx::Error::PoolTimedOut.into(), ErrorKind::Unavailable);
+        check(sqlx::Error::RowNotFound.into(), ErrorKind::Failed);
+        let json = serde_json::from_str::<u32>("x").unwrap_err();
+        check(json.into(), ErrorKind::Failed);
+        let wrapped = std::io::Error::other(Error::invalid("inside another error"));
+        check(wrapped.into(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn a_cause_is_reported_once() {
+        let reset = std::io::Error::other("connection reset");
+        let twice = Error::caused(ErrorKind::Failed, "read", sqlx::Error::Io(reset));
+        assert_eq!(twice.to_string().matches("connection reset").count(), 1, "{twice}");
+        assert!(twice.to_string().starts_with("read: "), "{twice}");
     }
 }

@@ -112,6 +112,13 @@ impl Event {
         Ok(event)
     }
 
+    /// The same event, reported by this service.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
+        self
+    }
+
     /// The same event with one more header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {

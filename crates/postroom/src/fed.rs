@@ -4,7 +4,7 @@
 //! that nothing is lost that one feed no longer brings and the other does not bring yet.
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query, UpdateStatement};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::{Entry, Outbox, Position};
 use crate::route::{Route, Source};
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// When a route is set back, its parked rows and letters get numbers below every number that comes later, in their old order. Each
 /// time they move to a range of their own, above that of the time before.
@@ -83,7 +84,7 @@ impl Fed {
     }
 }
 
-pub(crate) async fn read(tx: &DatabaseTransaction, shard: &Shard) -> Result<Fed> {
+pub(crate) async fn read(tx: &Tx, shard: &Shard) -> Result<Fed> {
     let mut select = Query::select();
     select
         .columns(["fed_by", "handled_to"])
@@ -108,7 +109,7 @@ pub(crate) struct OpenPlace {
     pub(crate) is_fed: bool,
 }
 
-pub(crate) async fn open_places(tx: &DatabaseTransaction) -> Result<Vec<OpenPlace>> {
+pub(crate) async fn open_places(tx: &Tx) -> Result<Vec<OpenPlace>> {
     let mut select = Query::select();
     select
         .columns(["route", "position", "handled_to", "fed_by"])
@@ -156,7 +157,7 @@ pub(crate) async fn oldest_open(outbox: &dyn Outbox) -> Result<Option<OffsetDate
 
 /// Lets a broker feed a route that is new, as are the routes that publish to it: there is nothing to read in the log. They wait
 /// for its group to join.
-pub(crate) async fn begin(tx: &DatabaseTransaction, route: &str, mark: &str) -> Result<()> {
+pub(crate) async fn begin(tx: &Tx, route: &str, mark: &str) -> Result<()> {
     let mut update = changing(tx, &first_shard(route));
     update
         .value("fed_by", format!("{JOINS}{mark}"))
@@ -167,7 +168,7 @@ pub(crate) async fn begin(tx: &DatabaseTransaction, route: &str, mark: &str) -> 
 }
 
 /// Notes that the group of a route has joined its broker, which keeps everything for it from now on.
-pub(crate) async fn joined(tx: &DatabaseTransaction, shard: &Shard, mark: &str) -> Result<()> {
+pub(crate) async fn joined(tx: &Tx, shard: &Shard, mark: &str) -> Result<()> {
     let mut update = changing(tx, shard);
     update
         .value("fed_by", mark)
@@ -177,14 +178,14 @@ pub(crate) async fn joined(tx: &DatabaseTransaction, shard: &Shard, mark: &str) 
 }
 
 /// Whether the group of a route may not have joined its broker yet, which keeps nothing for it until then.
-pub(crate) async fn is_joining(tx: &DatabaseTransaction, route: &str) -> Result<bool> {
+pub(crate) async fn is_joining(tx: &Tx, route: &str) -> Result<bool> {
     let fed = read(tx, &first_shard(route)).await?;
     Ok(fed.by.is_none_or(|by| by.starts_with(JOINS)))
 }
 
 /// Lets a route whose group has not joined yet read the log from its beginning, until its group can join: then nobody has to
 /// wait for the group.
-pub(crate) async fn read_the_log_meanwhile(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+pub(crate) async fn read_the_log_meanwhile(tx: &Tx, route: &str) -> Result<()> {
     let mut update = changing(tx, &first_shard(route));
     update
         .value("position", Expr::col("handled_to"))
@@ -204,7 +205,7 @@ fn first_shard(route: &str) -> Shard {
 }
 
 /// Lets a broker feed a route from now on. The caller holds the lease and has written the cursor in this transaction.
-pub(crate) async fn hand_over(tx: &DatabaseTransaction, shard: &Shard, mark: &str, position: Position) -> Result<()> {
+pub(crate) async fn hand_over(tx: &Tx, shard: &Shard, mark: &str, position: Position) -> Result<()> {
     let mut update = changing(tx, shard);
     update.value("fed_by", mark).value("handled_to", position.to_string());
     run(tx, &update).await?;
@@ -213,7 +214,7 @@ pub(crate) async fn hand_over(tx: &DatabaseTransaction, shard: &Shard, mark: &st
 
 /// Lets a route read the log again, from the first entry that its broker may not have brought; `head` is the end of the log now.
 /// What the route has parked comes before that. The caller has locked the row under its lease.
-pub(crate) async fn set_back(tx: &DatabaseTransaction, shard: &Shard, from: Position, head: Position) -> Result<()> {
+pub(crate) async fn set_back(tx: &Tx, shard: &Shard, from: Position, head: Position) -> Result<()> {
     let mut update = changing(tx, shard);
     update
         .value("position", from.to_string())
@@ -234,7 +235,7 @@ pub(crate) async fn set_back(tx: &DatabaseTransaction, shard: &Shard, from: Posi
 }
 
 /// The beginning of the first range above those that rows of the route have been moved to.
-async fn next_range(tx: &DatabaseTransaction, route: &str) -> Result<i64> {
+async fn next_range(tx: &Tx, route: &str) -> Result<i64> {
     let mut next = LOWEST;
     for table in [Table::Parked, Table::Failed] {
         let mut select = Query::select();
@@ -262,7 +263,7 @@ pub(crate) struct Holder<'a> {
 
 /// Notes that everything up to `to` is handled or kept, if this lease still holds the route on the same server.
 pub(crate) async fn note_handled(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     shard: &Shard,
     (holder, mark): (Holder<'_>, &str),
     (from, to): (Position, Position),
@@ -276,7 +277,7 @@ pub(crate) async fn note_handled(
 }
 
 /// Notes that the log holds nothing any more that a broker brought before.
-pub(crate) async fn forget_before(tx: &DatabaseTransaction, shard: &Shard, holder: Holder<'_>) -> Result<()> {
+pub(crate) async fn forget_before(tx: &Tx, shard: &Shard, holder: Holder<'_>) -> Result<()> {
     let mut update = held(tx, shard, holder);
     update
         .value("handled_to", Option::<String>::None)
@@ -284,7 +285,7 @@ pub(crate) async fn forget_before(tx: &DatabaseTransaction, shard: &Shard, holde
     must_run(tx, shard, &update).await
 }
 
-fn held(tx: &DatabaseTransaction, shard: &Shard, holder: Holder<'_>) -> UpdateStatement {
+fn held(tx: &Tx, shard: &Shard, holder: Holder<'_>) -> UpdateStatement {
     let mut update = changing(tx, shard);
     update
         .and_where(Expr::col("epoch").eq(holder.epoch))
@@ -293,7 +294,7 @@ fn held(tx: &DatabaseTransaction, shard: &Shard, holder: Holder<'_>) -> UpdateSt
 }
 
 /// Runs an update that finds its row unless the lease, the feed or the server has changed.
-async fn must_run(tx: &DatabaseTransaction, shard: &Shard, update: &UpdateStatement) -> Result<()> {
+async fn must_run(tx: &Tx, shard: &Shard, update: &UpdateStatement) -> Result<()> {
     match run(tx, update).await? {
         0 => Err(Error::new(
             ErrorKind::Conflict,
@@ -307,7 +308,7 @@ async fn must_run(tx: &DatabaseTransaction, shard: &Shard, update: &UpdateStatem
 }
 
 /// Counts what a broker has brought, and fences the transaction: it fails when the route is fed in another way by now.
-pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard, mark: &str, delivered: u64) -> Result<()> {
+pub(crate) async fn count(tx: &Tx, shard: &Shard, mark: &str, delivered: u64) -> Result<()> {
     let mut update = changing(tx, shard);
     update
         .value("delivered", cursor::plus(delivered))
@@ -324,7 +325,7 @@ pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard, mark: &str, d
     }
 }
 
-fn changing(tx: &DatabaseTransaction, shard: &Shard) -> UpdateStatement {
+fn changing(tx: &Tx, shard: &Shard) -> UpdateStatement {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Cursor))
@@ -332,7 +333,7 @@ fn changing(tx: &DatabaseTransaction, shard: &Shard) -> UpdateStatement {
     update
 }
 
-async fn run(tx: &DatabaseTransaction, update: &UpdateStatement) -> Result<u64> {
+async fn run(tx: &Tx, update: &UpdateStatement) -> Result<u64> {
     let done = tx.execute(update).await;
     let done = done.map_err(|source| Error::db("write how a route is fed", source))?;
     Ok(done.rows_affected())

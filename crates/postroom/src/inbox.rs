@@ -4,19 +4,20 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement, TransactionTrait};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::clock::{db_now_minus, stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// The group under which the inbox remembers events that were accepted from outside; no other may have its name.
 pub(crate) const ACCEPTED: &str = "accepted";
 
 /// Which of these keys are handled already.
-pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<HashSet<String>> {
+pub(crate) async fn known(tx: &Tx, keys: &[String]) -> Result<HashSet<String>> {
     let rows = match tx.get_database_backend() {
         // Its planner may choose to read the whole inbox; the store has a function that does not.
         backend @ DbBackend::Postgres => {
@@ -39,19 +40,19 @@ pub(crate) async fn known(tx: &DatabaseTransaction, keys: &[String]) -> Result<H
 }
 
 /// Records keys as handled; a conflict means that somebody else just did.
-pub(crate) async fn record(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()> {
+pub(crate) async fn record(tx: &Tx, keys: &[&str]) -> Result<()> {
     insert(tx, keys, None).await
 }
 
 /// Records keys as handled that may be recorded already.
-pub(crate) async fn record_again(tx: &DatabaseTransaction, keys: &[&str]) -> Result<()> {
+pub(crate) async fn record_again(tx: &Tx, keys: &[&str]) -> Result<()> {
     let known = OnConflict::column("idempotency_key")
         .do_nothing_on(["idempotency_key"])
         .to_owned();
     insert(tx, keys, Some(known)).await
 }
 
-async fn insert(tx: &DatabaseTransaction, keys: &[&str], conflict: Option<OnConflict>) -> Result<()> {
+async fn insert(tx: &Tx, keys: &[&str], conflict: Option<OnConflict>) -> Result<()> {
     if keys.is_empty() {
         return Ok(());
     }
@@ -74,11 +75,11 @@ async fn insert(tx: &DatabaseTransaction, keys: &[&str], conflict: Option<OnConf
 /// Which of these events a group has handled, for a worker that has failed to handle them. The caller has locked the route's cursor:
 /// whichever worker handled an event has committed before, or waits for the lock. Asked in a savepoint: an inbox that cannot be asked
 /// is one of the reasons why events fail, and then none is known.
-pub(crate) async fn handled_meanwhile(tx: &DatabaseTransaction, group: &str, events: &[Uuid]) -> Result<HashSet<Uuid>> {
+pub(crate) async fn handled_meanwhile(tx: &Tx, group: &str, events: &[Uuid]) -> Result<HashSet<Uuid>> {
     let key = |event: &Uuid| format!("{group}:{event}");
     let keys: Vec<String> = events.iter().map(key).collect();
-    let savepoint = tx.begin().await?;
-    let known = match known(&savepoint, &keys).await {
+    tx.begin_part().await?;
+    let known = match known(tx, &keys).await {
         Ok(known) => known,
         Err(error) if error.kind() == ErrorKind::Failed => {
             tracing::warn!(
@@ -86,18 +87,18 @@ pub(crate) async fn handled_meanwhile(tx: &DatabaseTransaction, group: &str, eve
                 error = error.report(),
                 "the inbox does not say which events were handled"
             );
-            savepoint.rollback().await?;
+            tx.undo_part().await?;
             return Ok(HashSet::new());
         }
         Err(error) => return Err(error),
     };
-    savepoint.commit().await?;
+    tx.keep_part().await?;
     let is_known = |event: &Uuid| known.contains(&key(event));
     Ok(events.iter().copied().filter(is_known).collect())
 }
 
 /// Forgets keys so that their events have their effect again; for a replay that asks for it.
-pub(crate) async fn forget(tx: &DatabaseTransaction, keys: &[String]) -> Result<()> {
+pub(crate) async fn forget(tx: &Tx, keys: &[String]) -> Result<()> {
     let mut delete = Query::delete();
     delete
         .from_table(table::named(tx, Table::Handled))

@@ -7,7 +7,7 @@ mod reason;
 use std::collections::HashMap;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use crate::outbox::{Entry, Inspect, Position};
 use crate::replay;
 use crate::route::Filter;
 use crate::table::{self, Table, read_entry, read_event, read_time, read_uuid, uuid_value};
+use crate::tx::Tx;
 
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
@@ -256,7 +257,7 @@ pub async fn scheduled(store: &dyn Inspect, event_id: Uuid) -> Result<Option<Sch
     row.map(read).transpose()
 }
 
-async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
+async fn cursors(tx: &Tx) -> Result<Vec<RouteStatus>> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
@@ -314,7 +315,7 @@ async fn cursors(tx: &DatabaseTransaction) -> Result<Vec<RouteStatus>> {
     Ok(routes)
 }
 
-async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+async fn count_parked(tx: &Tx, routes: &mut [RouteStatus]) -> Result<()> {
     for (route, shard, state, rows) in count_states(tx, Table::Parked, &["retry", "held", "wait"]).await? {
         let Some(status) = routes
             .iter_mut()
@@ -332,7 +333,7 @@ async fn count_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> R
 }
 
 /// How often what waits was tried, and how old it is.
-async fn measure_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus], now: OffsetDateTime) -> Result<()> {
+async fn measure_parked(tx: &Tx, routes: &mut [RouteStatus], now: OffsetDateTime) -> Result<()> {
     let mut select = Query::select();
     select
         .columns(["route", "shard", "attempts"])
@@ -360,7 +361,7 @@ async fn measure_parked(tx: &DatabaseTransaction, routes: &mut [RouteStatus], no
     Ok(())
 }
 
-async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+async fn add_down(tx: &Tx, routes: &mut [RouteStatus]) -> Result<()> {
     for down in down::all(tx).await? {
         let is_this = |status: &&mut RouteStatus| status.route == down.shard.route && status.shard == down.shard.number;
         let is_news = |status: &&mut RouteStatus| !status.is_paused && status.down.is_none();
@@ -372,7 +373,7 @@ async fn add_down(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Resul
     Ok(())
 }
 
-async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Result<()> {
+async fn count_dead(tx: &Tx, routes: &mut [RouteStatus]) -> Result<()> {
     for (route, shard, _, rows) in count_states(tx, Table::Failed, &["dead"]).await? {
         if let Some(status) = routes
             .iter_mut()
@@ -385,11 +386,7 @@ async fn count_dead(tx: &DatabaseTransaction, routes: &mut [RouteStatus]) -> Res
 }
 
 /// Counts rows in these states, which an index finds: decided letters may be many.
-async fn count_states(
-    tx: &DatabaseTransaction,
-    table: Table,
-    states: &[&str],
-) -> Result<Vec<(String, u32, String, u64)>> {
+async fn count_states(tx: &Tx, table: Table, states: &[&str]) -> Result<Vec<(String, u32, String, u64)>> {
     let mut select = Query::select();
     select
         .columns(["route", "shard", "state"])
@@ -413,7 +410,7 @@ async fn count_states(
         .collect()
 }
 
-async fn count(tx: &DatabaseTransaction, table: Table) -> Result<u64> {
+async fn count(tx: &Tx, table: Table) -> Result<u64> {
     let mut select = Query::select();
     select
         .expr_as(Expr::cust("count(*)"), "entries")
@@ -426,7 +423,7 @@ async fn count(tx: &DatabaseTransaction, table: Table) -> Result<u64> {
     Ok(u64::try_from(entries).unwrap_or(0))
 }
 
-async fn now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
+async fn now(tx: &Tx) -> Result<OffsetDateTime> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select.expr_as(db_now(backend), "now");
@@ -440,7 +437,7 @@ async fn now(tx: &DatabaseTransaction) -> Result<OffsetDateTime> {
     )
 }
 
-async fn find(tx: &DatabaseTransaction, table: Table, event_id: Uuid) -> Result<Option<Entry>> {
+async fn find(tx: &Tx, table: Table, event_id: Uuid) -> Result<Option<Entry>> {
     let backend = tx.get_database_backend();
     let mut select = table::select_events(backend);
     select
@@ -460,7 +457,7 @@ type Seen = (String, Option<u32>, Option<String>);
 /// A route and an event.
 type At = (String, Uuid);
 
-async fn states(tx: &DatabaseTransaction, table: Table, event_ids: &[Uuid]) -> Result<HashMap<At, Seen>> {
+async fn states(tx: &Tx, table: Table, event_ids: &[Uuid]) -> Result<HashMap<At, Seen>> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
@@ -486,11 +483,7 @@ async fn states(tx: &DatabaseTransaction, table: Table, event_ids: &[Uuid]) -> R
         .collect()
 }
 
-async fn handled(
-    tx: &DatabaseTransaction,
-    routes: &[RouteStatus],
-    event_ids: &[Uuid],
-) -> Result<HashMap<At, OffsetDateTime>> {
+async fn handled(tx: &Tx, routes: &[RouteStatus], event_ids: &[Uuid]) -> Result<HashMap<At, OffsetDateTime>> {
     let of_event = |id: &Uuid| {
         let id = *id;
         routes.iter().map(move |route| format!("{}:{id}", route.route))

@@ -26,6 +26,7 @@ use crate::judge::storable;
 use crate::outbox::{Outbox, Prune, Pulse, answered};
 use crate::table::{self, Table};
 use crate::task;
+use crate::tx::Tx;
 
 /// Rows that clean-up jobs take in one transaction.
 const BATCH: u32 = 1_000;
@@ -340,7 +341,7 @@ pub struct JobStatus {
 }
 
 /// Every job the database knows.
-pub(crate) async fn statuses(tx: &sea_orm::DatabaseTransaction) -> Result<Vec<JobStatus>> {
+pub(crate) async fn statuses(tx: &Tx) -> Result<Vec<JobStatus>> {
     let mut select = Query::select();
     select
         .columns(["name", "runs", "failures", "last_at", "last_ms", "last_error"])

@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::parked;
 use crate::table::{self, Table, read_uuid, uuid_value};
+use crate::tx::Tx;
 
 /// Which of these events the route has parked or given up.
-pub(crate) async fn among(tx: &DatabaseTransaction, route: &str, events: &[Uuid]) -> Result<HashSet<Uuid>> {
+pub(crate) async fn among(tx: &Tx, route: &str, events: &[Uuid]) -> Result<HashSet<Uuid>> {
     let mut kept = rows(tx, Table::Parked, &[route], events, None).await?;
     kept.extend(given_up(tx, route, events).await?);
     Ok(kept)
@@ -32,7 +33,7 @@ pub(crate) async fn given_up(tx: &impl ConnectionTrait, route: &str, events: &[U
 /// Which of these events the route has parked or given up, or does not get because a route that publishes to it has given them up.
 /// A letter that such a route retries is on its way again. A row that a replay has parked may be taken back.
 pub(crate) async fn accounted_for(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     route: &str,
     publishers: &[String],
     events: &[Uuid],

@@ -21,12 +21,14 @@ mod destination;
 mod down;
 mod emit;
 pub mod envelope;
-mod errand;
 mod error;
 mod event;
+mod external;
 mod fault;
 mod fed;
 mod feed;
+mod handler;
+mod idle;
 mod inbox;
 pub mod inspect;
 mod job;
@@ -55,6 +57,7 @@ mod task;
 mod tls;
 mod topic;
 mod trace;
+mod tx;
 mod upcast;
 mod vitals;
 
@@ -65,13 +68,14 @@ pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};
 pub use emit::{append, cancel, emit, emit_at, schedule};
 pub use envelope::{Envelope, Mode};
-pub use errand::Errand;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, reject};
 pub use event::{
     CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,
     TYPE_BYTES_MAX, parse_payload,
 };
+pub use external::{BoxTask, Database, ExternalTask};
 pub use fault::Fault;
+pub use handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxError, BoxHandler, Handler};
 pub use job::{Job, JobStatus, When};
 pub use leased::{is_leased, while_leased};
 pub use migration::Migration;
@@ -81,11 +85,12 @@ pub use prefixed::Prefixed;
 pub use relay::Relay;
 pub use retry::{Delays, Retry, Verdict};
 pub use route::{BATCH, BATCH_MAX, Dead, Filter, Lane, Ordering, Route, Source, Start, To};
-/// The transaction a handler works in.
-pub use sea_orm::DatabaseTransaction;
-pub use subscriber::{BatchHandler, Handler, HandlerFn, Handling, Idempotency, Subscriber};
+pub use subscriber::{Handling, Idempotency, Subscriber};
 pub use tls::{Identity, Tls};
+/// Ends a relay; re-exported from `tokio-util`.
+pub use tokio_util::sync::CancellationToken;
 pub use topic::Topic;
 pub use trace::adopt_trace;
+pub use tx::{Transaction, Tx};
 pub use upcast::Upcaster;
 pub use vitals::{Counts, Line as LineVitals, Reading, Trouble, Vitals, Worker};

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sea_orm::DatabaseTransaction;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +29,7 @@ use crate::parked::{self, Parked};
 use crate::route::{Lanes, Ordering, Route};
 use crate::subscriber::HandlerPool;
 use crate::table;
+use crate::tx::Tx;
 use crate::vitals::{Counts, Vitals, Worker};
 
 /// A shard that has parked this many entries reads no further until some are gone: memory and tables stay bounded when a
@@ -495,7 +495,7 @@ impl Line {
 
     /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All
     /// else was once taken by this route, and is delivered even if its filter has changed since.
-    async fn foreign(&self, tx: &DatabaseTransaction, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
+    async fn foreign(&self, tx: &Tx, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
         let is_foreign = |row: &Parked| !self.route.filter.matches(&row.entry.event.event_type);
         let ids: Vec<i64> = due
             .iter()

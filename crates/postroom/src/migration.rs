@@ -4,11 +4,12 @@ mod mysql;
 mod statement;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// One step of a schema. `up` and `down` may hold several statements.
 ///
@@ -56,7 +57,7 @@ pub async fn down(db: &DatabaseConnection, owner: &str, all: &[Migration]) -> Re
     Ok(undone)
 }
 
-async fn up_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration], migration: &Migration) -> Result<bool> {
+async fn up_one(tx: &Tx, owner: &str, all: &[Migration], migration: &Migration) -> Result<bool> {
     let known = recorded(tx, owner).await?;
     refuse_newer(owner, &known, all)?;
     if known.contains(&migration.number) {
@@ -80,7 +81,7 @@ async fn up_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration], migrat
     Ok(true)
 }
 
-async fn down_one(tx: &DatabaseTransaction, owner: &str, all: &[Migration]) -> Result<Option<Migration>> {
+async fn down_one(tx: &Tx, owner: &str, all: &[Migration]) -> Result<Option<Migration>> {
     let known = recorded(tx, owner).await?;
     refuse_newer(owner, &known, all)?;
     let Some(newest) = all.iter().rev().find(|migration| known.contains(&migration.number)) else {
@@ -183,7 +184,7 @@ macro_rules! mysql_lock {
 
 /// One migrator at a time. SQLite's immediate transaction is the lock itself; MySQL commits at every DDL statement, so its
 /// lock belongs to the session and must be given back.
-async fn lock(tx: &DatabaseTransaction) -> Result<()> {
+async fn lock(tx: &Tx) -> Result<()> {
     let doing = |source| Error::db("wait for other migrators", source);
     match tx.get_database_backend() {
         DbBackend::Postgres => {
@@ -210,7 +211,7 @@ async fn lock(tx: &DatabaseTransaction) -> Result<()> {
     Ok(())
 }
 
-async fn unlock(tx: &DatabaseTransaction) -> Result<()> {
+async fn unlock(tx: &Tx) -> Result<()> {
     if tx.get_database_backend() == DbBackend::MySql {
         let statement = concat!("do release_lock(", mysql_lock!(), ")");
         tx.execute_unprepared(statement)
@@ -247,7 +248,7 @@ fn refuse_newer(owner: &str, known: &[i32], all: &[Migration]) -> Result<()> {
     }
 }
 
-async fn record(tx: &DatabaseTransaction, owner: &str, migration: &Migration) -> Result<()> {
+async fn record(tx: &Tx, owner: &str, migration: &Migration) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table(table::named(tx, Table::Migration))
@@ -259,7 +260,7 @@ async fn record(tx: &DatabaseTransaction, owner: &str, migration: &Migration) ->
     Ok(())
 }
 
-async fn forget(tx: &DatabaseTransaction, owner: &str, number: i32) -> Result<()> {
+async fn forget(tx: &Tx, owner: &str, number: i32) -> Result<()> {
     let mut delete = Query::delete();
     delete
         .from_table(table::named(tx, Table::Migration))

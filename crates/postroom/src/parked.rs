@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Func, OnConflict, Order, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -26,6 +26,7 @@ use crate::outbox::Entry;
 use crate::renumber;
 use crate::route::{Lane, Lanes, Ordering};
 use crate::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time, uuid_value};
+use crate::tx::Tx;
 
 pub(crate) use arrange::{arrange, arrange_all};
 
@@ -117,7 +118,7 @@ pub(crate) fn is_replayed() -> Expr {
 }
 
 /// Removes what a replay has parked and nobody has tried yet; answers how many rows.
-pub(crate) async fn remove_replayed(tx: &DatabaseTransaction, route: &str, replay_id: i64) -> Result<u64> {
+pub(crate) async fn remove_replayed(tx: &Tx, route: &str, replay_id: i64) -> Result<u64> {
     let mut delete = Query::delete();
     delete
         .from_table(table::named(tx, Table::Parked))
@@ -132,7 +133,7 @@ pub(crate) async fn remove_replayed(tx: &DatabaseTransaction, route: &str, repla
 }
 
 /// Parks entries. One that is parked already keeps its row; one of another event with the same number makes room.
-pub(crate) async fn insert(tx: &DatabaseTransaction, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
     renumber::make_room(tx, &shard.route, parked).await?;
     let backend = tx.get_database_backend();
     let columns = [
@@ -235,16 +236,16 @@ pub(crate) async fn lanes_of(
 }
 
 /// How many rows a shard has parked.
-pub(crate) async fn count(tx: &DatabaseTransaction, shard: &Shard) -> Result<u64> {
+pub(crate) async fn count(tx: &Tx, shard: &Shard) -> Result<u64> {
     count_where(tx, of(shard)).await
 }
 
 /// How many rows a shard has parked by itself: what an operator has retried or replayed counts against no bound of its.
-pub(crate) async fn count_failed(tx: &DatabaseTransaction, shard: &Shard) -> Result<u64> {
+pub(crate) async fn count_failed(tx: &Tx, shard: &Shard) -> Result<u64> {
     count_where(tx, of(shard).and(is_requested().not())).await
 }
 
-async fn count_where(tx: &DatabaseTransaction, these: Expr) -> Result<u64> {
+async fn count_where(tx: &Tx, these: Expr) -> Result<u64> {
     let mut select = Query::select();
     select
         .expr_as(Expr::cust("count(*)"), "parked")
@@ -259,7 +260,7 @@ async fn count_where(tx: &DatabaseTransaction, these: Expr) -> Result<u64> {
 }
 
 /// How long until the next retry of a shard is due; zero when one is due now.
-pub(crate) async fn due_in(tx: &DatabaseTransaction, shard: &Shard) -> Result<Option<Duration>> {
+pub(crate) async fn due_in(tx: &Tx, shard: &Shard) -> Result<Option<Duration>> {
     let backend = tx.get_database_backend();
     let mut select = Query::select();
     select
@@ -285,12 +286,7 @@ pub(crate) async fn due_in(tx: &DatabaseTransaction, shard: &Shard) -> Result<Op
 const DUE_BYTES: usize = 1 << 20;
 
 /// Entries that are due, each followed by what waits behind it, in order; at most about `limit`, and about [`DUE_BYTES`].
-pub(crate) async fn due(
-    tx: &DatabaseTransaction,
-    shard: &Shard,
-    ordering: Ordering,
-    limit: u64,
-) -> Result<Bounded<Parked>> {
+pub(crate) async fn due(tx: &Tx, shard: &Shard, ordering: Ordering, limit: u64) -> Result<Bounded<Parked>> {
     // One line goes by number; keys among each other go by who has waited longest.
     let first = if ordering == Ordering::Strict { "id" } else { "next_at" };
     let is_due = Expr::col("state")
@@ -340,7 +336,7 @@ pub(crate) async fn due(
 }
 
 /// The first row of each of these lanes.
-async fn first_rows(tx: &DatabaseTransaction, shard: &Shard, keys: HashSet<Key>) -> Result<HashMap<i64, Key>> {
+async fn first_rows(tx: &Tx, shard: &Shard, keys: HashSet<Key>) -> Result<HashMap<i64, Key>> {
     let mut select = Query::select();
     select
         .columns(["aggregate_type", "aggregate_id"])
@@ -354,7 +350,7 @@ async fn first_rows(tx: &DatabaseTransaction, shard: &Shard, keys: HashSet<Key>)
         .collect()
 }
 
-async fn query(tx: &DatabaseTransaction, select: &SelectStatement, doing: &'static str) -> Result<Vec<QueryResult>> {
+async fn query(tx: &Tx, select: &SelectStatement, doing: &'static str) -> Result<Vec<QueryResult>> {
     tx.query_all(select).await.map_err(|source| Error::db(doing, source))
 }
 
@@ -363,7 +359,7 @@ fn ids_of(rows: &[QueryResult]) -> Result<Vec<i64>> {
 }
 
 /// Which of these rows a replay has parked.
-pub(crate) async fn replayed(tx: &DatabaseTransaction, route: &str, ids: &[i64]) -> Result<HashSet<i64>> {
+pub(crate) async fn replayed(tx: &Tx, route: &str, ids: &[i64]) -> Result<HashSet<i64>> {
     let mut replayed = HashSet::new();
     for ids in ids.chunks(ROWS_MAX) {
         let mut select = Query::select();
@@ -385,7 +381,7 @@ pub(crate) async fn replayed(tx: &DatabaseTransaction, route: &str, ids: &[i64])
 }
 
 /// Removes rows that were delivered or given up, each by its number and its event: the number alone may be that of a newer one.
-pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, rows: &[(i64, Uuid)]) -> Result<()> {
+pub(crate) async fn remove(tx: &Tx, route: &str, rows: &[(i64, Uuid)]) -> Result<()> {
     let backend = tx.get_database_backend();
     for rows in rows.chunks(ROWS_MAX) {
         let (ids, events): (Vec<i64>, Vec<Uuid>) = rows.iter().copied().unzip();
@@ -403,7 +399,7 @@ pub(crate) async fn remove(tx: &DatabaseTransaction, route: &str, rows: &[(i64, 
 }
 
 /// Writes down another failed attempt of each, or that the entry now holds its lane. Many that fail alike are one statement.
-pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, rows: &[Parked]) -> Result<()> {
+pub(crate) async fn update(tx: &Tx, route: &str, rows: &[Parked]) -> Result<()> {
     let mut alike: HashMap<(&str, u32, Duration, Option<&str>), Vec<&Parked>> = HashMap::new();
     for row in rows {
         tell(route, row);
@@ -417,7 +413,7 @@ pub(crate) async fn update(tx: &DatabaseTransaction, route: &str, rows: &[Parked
 }
 
 /// Writes the same outcome into these rows.
-async fn update_alike(tx: &DatabaseTransaction, route: &str, rows: &[&Parked]) -> Result<()> {
+async fn update_alike(tx: &Tx, route: &str, rows: &[&Parked]) -> Result<()> {
     let Some(row) = rows.first() else {
         return Ok(());
     };
@@ -495,7 +491,7 @@ fn among(backend: DbBackend, keys: HashSet<Key>) -> Expr {
     Expr::tuple([Expr::col("aggregate_type"), Expr::col("aggregate_id")]).in_tuples(pairs)
 }
 
-fn rows_of(tx: &DatabaseTransaction, shard: &Shard) -> SelectStatement {
+fn rows_of(tx: &Tx, shard: &Shard) -> SelectStatement {
     let mut select = table::select_events(tx.get_database_backend());
     select
         .columns(["id", "created_at", "state", "attempts", "error", "failed_at"])
@@ -505,7 +501,7 @@ fn rows_of(tx: &DatabaseTransaction, shard: &Shard) -> SelectStatement {
 }
 
 /// Reads the rows with these numbers, about [`DUE_BYTES`] of them.
-async fn read_rows(tx: &DatabaseTransaction, shard: &Shard, ids: &[i64]) -> Result<Bounded<Parked>> {
+async fn read_rows(tx: &Tx, shard: &Shard, ids: &[i64]) -> Result<Bounded<Parked>> {
     let backend = tx.get_database_backend();
     let select = |ids: &[i64]| {
         let mut select = rows_of(tx, shard);

@@ -1,6 +1,7 @@
 //! The relay: reads the outbox and works every route whose lease this process holds.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fault::Fault;
 use crate::fed::{self, Feeding};
 use crate::feed::Feed;
+use crate::idle::Idle;
 use crate::inbox;
 use crate::job::{Job, JobRunner};
 use crate::keeper::Keeper;
@@ -43,17 +45,16 @@ const WAKE_UP: Duration = Duration::from_secs(1);
 /// Delivers what the outbox holds. Run as many as you like on one database: each route shard is worked by one at a time.
 ///
 /// ```no_run
-/// # async fn example(outbox: std::sync::Arc<dyn postroom::Outbox>) -> postroom::Result<()> {
-/// use postroom::{Event, Relay, Subscriber};
-/// use sea_orm::DatabaseTransaction;
+/// # async fn example(store: std::sync::Arc<dyn postroom::Outbox>) -> postroom::Result<()> {
+/// use postroom::{CancellationToken, Event, Relay, Subscriber, Tx};
 ///
-/// async fn greet(_tx: &DatabaseTransaction, event: &Event) -> postroom::Result<()> {
+/// async fn greet(_tx: &mut Tx, event: &Event) -> postroom::Result<()> {
 ///     println!("{} happened to {}", event.event_type, event.key());
 ///     Ok(())
 /// }
 ///
-/// let stop = tokio_util::sync::CancellationToken::new();
-/// Relay::new(outbox).subscriber(Subscriber::new("greeter", "**", greet)).run(stop).await
+/// let stop = CancellationToken::new();
+/// Relay::new(store).subscriber(Subscriber::matching("greeter", ["**"], greet)).run(stop).await
 /// # }
 /// ```
 #[derive(Debug)]
@@ -97,7 +98,16 @@ impl Relay {
         self
     }
 
-    /// How long a relay that dies keeps others waiting; ten seconds unless told.
+    /// Removes events from the outbox when every route has passed them and they are older than `keep`. Inbox rows and dead letters
+    /// that were decided go after the same time. Without it, or jobs of your own, everything stays.
+    #[must_use]
+    pub fn keep(self, keep: Duration) -> Self {
+        self.job(Job::retention(keep, false))
+            .job(Job::inbox_retention(keep))
+            .job(Job::dead_retention(keep))
+    }
+
+    /// How long a relay that dies keeps others waiting; ten seconds by default.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.lease_ttl = ttl;
@@ -174,6 +184,21 @@ impl Relay {
         lines.and(jobs)
     }
 
+    /// Works until nothing is left to do now, then stops: every committed event has been delivered, waits for a later retry, or
+    /// was given up. For tests: emit, drain, look at the effects.
+    ///
+    /// Events that handlers emit are delivered too. A route that a broker feeds may still wait for what the broker brings.
+    pub async fn drain(self) -> Result<()> {
+        let stop = CancellationToken::new();
+        let idle = Idle::of(&self.outbox, &self.routes);
+        let mut running = pin!(self.run(stop.clone()));
+        tokio::select! {
+            ended = &mut running => return ended,
+            () = idle.wait() => stop.cancel(),
+        }
+        running.await
+    }
+
     fn parts(&self) -> Parts {
         let own: Arc<dyn Outbox> = Arc::new(OwnConnections::beside(Arc::clone(&self.outbox)));
         Parts {
@@ -195,7 +220,7 @@ impl Relay {
         let connections = lines.sum::<u32>().clamp(1, HANDLER_CONNECTIONS_MAX);
         HandlerPool {
             transactions: self.outbox.pool(connections),
-            errands: self.outbox.db().clone(),
+            external: self.outbox.db().clone().into(),
             wait_max: self.lease_ttl.saturating_sub(WAKE_UP).max(WAKE_UP),
         }
     }
@@ -246,7 +271,7 @@ impl Relay {
                 check_consumer(route, topics)?;
             }
             check_filter(route)?;
-            check_errand(route)?;
+            check_external(route)?;
             check_numbers(route)?;
         }
         Ok(())
@@ -455,13 +480,13 @@ fn check_filter(route: &Route) -> Result<()> {
     })
 }
 
-fn check_errand(route: &Route) -> Result<()> {
+fn check_external(route: &Route) -> Result<()> {
     match &route.to {
         To::Subscriber(one)
-            if matches!(one.handling, Handling::Errand(_)) && one.idempotency != Idempotency::Natural =>
+            if matches!(one.handling, Handling::External(_)) && one.idempotency != Idempotency::Natural =>
         {
             Err(Error::invalid(format!(
-                "subscriber {:?} runs errands, and no inbox keeps those from being run again; its idempotency is Natural",
+                "subscriber {:?} runs external tasks, and no inbox keeps those from running again; its idempotency must be Natural",
                 route.name
             )))
         }

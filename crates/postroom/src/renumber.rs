@@ -4,13 +4,14 @@
 
 use std::collections::HashMap;
 
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::parked::Parked;
 use crate::table::{self, Table, read_uuid, uuid_value};
+use crate::tx::Tx;
 
 /// How far below an old row goes: below every number of the log and of brokers, and still exact as a number of JSON.
 const STEP: i64 = 1 << 53;
@@ -22,7 +23,7 @@ const TABLES: [Table; 2] = [Table::Parked, Table::Failed];
 const ROWS_MAX: usize = 300;
 
 /// Gives the numbers of these entries free where a row of another event has them.
-pub(crate) async fn make_room(tx: &DatabaseTransaction, route: &str, rows: &[Parked]) -> Result<()> {
+pub(crate) async fn make_room(tx: &Tx, route: &str, rows: &[Parked]) -> Result<()> {
     for rows in rows.chunks(ROWS_MAX) {
         for table in TABLES {
             for (id, event) in holders(tx, table, route, rows).await? {
@@ -37,7 +38,7 @@ pub(crate) async fn make_room(tx: &DatabaseTransaction, route: &str, rows: &[Par
 }
 
 /// Gives dead letters that are to be parked again another number where a newer event is parked under theirs.
-pub(crate) async fn give_way(tx: &DatabaseTransaction, route: &str, rows: &mut [Parked]) -> Result<()> {
+pub(crate) async fn give_way(tx: &Tx, route: &str, rows: &mut [Parked]) -> Result<()> {
     for rows in rows.chunks_mut(ROWS_MAX) {
         let holders: HashMap<i64, Uuid> = holders(tx, Table::Parked, route, rows).await?.into_iter().collect();
         for row in rows {
@@ -51,7 +52,7 @@ pub(crate) async fn give_way(tx: &DatabaseTransaction, route: &str, rows: &mut [
 }
 
 /// Who has the numbers of these entries.
-async fn holders(tx: &DatabaseTransaction, table: Table, route: &str, rows: &[Parked]) -> Result<Vec<(i64, Uuid)>> {
+async fn holders(tx: &Tx, table: Table, route: &str, rows: &[Parked]) -> Result<Vec<(i64, Uuid)>> {
     let mut select = Query::select();
     select
         .columns(["id", "event_id"])
@@ -70,7 +71,7 @@ async fn holders(tx: &DatabaseTransaction, table: Table, route: &str, rows: &[Pa
 }
 
 /// Moves the rows of one event to a number that nothing has; answers it.
-async fn step_aside(tx: &DatabaseTransaction, route: &str, id: i64, event: Uuid) -> Result<i64> {
+async fn step_aside(tx: &Tx, route: &str, id: i64, event: Uuid) -> Result<i64> {
     let mut free = id;
     loop {
         free = match free.checked_sub(STEP) {
@@ -101,7 +102,7 @@ async fn step_aside(tx: &DatabaseTransaction, route: &str, id: i64, event: Uuid)
     Ok(free)
 }
 
-async fn is_taken(tx: &DatabaseTransaction, route: &str, id: i64) -> Result<bool> {
+async fn is_taken(tx: &Tx, route: &str, id: i64) -> Result<bool> {
     for table in TABLES {
         let mut select = Query::select();
         select

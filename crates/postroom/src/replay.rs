@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom as _;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -27,6 +27,7 @@ use crate::outbox::{Entry, Outbox};
 use crate::parked::{self, Parked, Parking};
 use crate::route::Filter;
 use crate::table::{self, Table, json_value, read_entry};
+use crate::tx::Tx;
 
 pub use operate::{Listed, Preview, cancel, list, preview};
 
@@ -165,7 +166,7 @@ async fn first_unread(outbox: &dyn Outbox, route: &str) -> Result<Option<i64>> {
     Ok(first)
 }
 
-async fn insert(tx: &DatabaseTransaction, replay: &Replay, (first, last): (i64, i64), actor: &str) -> Result<i64> {
+async fn insert(tx: &Tx, replay: &Replay, (first, last): (i64, i64), actor: &str) -> Result<i64> {
     let filter = serde_json::to_string(&replay.range)?;
     let mut insert = Query::insert();
     insert
@@ -205,7 +206,7 @@ async fn insert(tx: &DatabaseTransaction, replay: &Replay, (first, last): (i64, 
 }
 
 /// Ends the replays of a route that is about to be forgotten.
-pub(crate) async fn cancel_of(tx: &DatabaseTransaction, route: &str) -> Result<()> {
+pub(crate) async fn cancel_of(tx: &Tx, route: &str) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
@@ -242,7 +243,7 @@ async fn bounds(db: &DatabaseConnection, range: &Range) -> Result<(i64, i64)> {
     })
 }
 
-fn condition(tx: &DatabaseTransaction, range: &Range) -> sea_orm::sea_query::Condition {
+fn condition(tx: &Tx, range: &Range) -> sea_orm::sea_query::Condition {
     let backend = tx.get_database_backend();
     let mut all = sea_orm::sea_query::Condition::all();
     if let Some(from) = range.from_id {
@@ -406,7 +407,7 @@ async fn look(db: &DatabaseConnection, replay: &Running, found: &mut Found, want
 }
 
 /// Where [`LOOK`] entries after `from` end; `until` when there are none.
-async fn reach(tx: &DatabaseTransaction, from: i64, until: i64) -> Result<i64> {
+async fn reach(tx: &Tx, from: i64, until: i64) -> Result<i64> {
     let mut next = Query::select();
     next.column("id")
         .from(table::named(tx, Table::Outbox))
@@ -448,7 +449,7 @@ async fn read(db: &DatabaseConnection, ids: &[i64]) -> Result<Bounded<Entry>> {
 
 /// Parks entries. The cursor rows are locked, so that no line settles meanwhile; the signal makes the lines put what is
 /// parked into order.
-async fn park(tx: &DatabaseTransaction, replay: &Running, entries: Vec<Entry>) -> Result<()> {
+async fn park(tx: &Tx, replay: &Running, entries: Vec<Entry>) -> Result<()> {
     cursor::lock(tx, &replay.route).await?;
     let shards = cursor::shards(tx, &replay.route).await?;
     if replay.again {
@@ -504,7 +505,7 @@ async fn parked_rows(db: &DatabaseConnection, route: &str) -> Result<u64> {
 }
 
 /// Writes down how far it has come; `false` when it was canceled meanwhile.
-async fn progress(tx: &DatabaseTransaction, replay: &Running, found: &Found) -> Result<bool> {
+async fn progress(tx: &Tx, replay: &Running, found: &Found) -> Result<bool> {
     let state = if found.next_id >= replay.until_id {
         "done"
     } else {

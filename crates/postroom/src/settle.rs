@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use sea_orm::DatabaseTransaction;
 use uuid::Uuid;
 
 use crate::cursor::{self, Move, Shard};
@@ -13,6 +12,7 @@ use crate::inbox;
 use crate::judge::Settlement;
 use crate::parked::{self, Parked};
 use crate::route::Ordering;
+use crate::tx::Tx;
 
 /// What settling has brought.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Settled {
 ///
 /// The cursor goes first: its row lock orders this against take-overs, operators and consumers.
 pub(crate) async fn settle(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     shard: &Shard,
     (step, ordering): (&Move, Ordering),
     has_consumer: bool,
@@ -58,7 +58,7 @@ pub(crate) async fn settle(
 
 /// Takes out what was given up here while a consumer of the same group has handled it: it has had its effect. What an operator has
 /// replayed was handled before, and its letter says that the replay failed. Answers whether there was any.
-async fn drop_handled(tx: &DatabaseTransaction, shard: &Shard, settlement: &mut Settlement) -> Result<bool> {
+async fn drop_handled(tx: &Tx, shard: &Shard, settlement: &mut Settlement) -> Result<bool> {
     let ids: Vec<i64> = settlement.dead.iter().map(|row| row.entry.id).collect();
     let replayed = parked::replayed(tx, &shard.route, &ids).await?;
     let events = settlement.dead.iter().filter(|row| !replayed.contains(&row.entry.id));

@@ -4,27 +4,28 @@
 //! event fails, the chunk is rolled back and the part before it is run again, so that a failure costs time, never effects.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use futures::FutureExt;
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, TransactionTrait};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr};
+use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use crate::broker::Broker;
 use crate::cause::Cause;
 use crate::destination::Receipt;
-use crate::errand::Errand;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
+use crate::event::{DomainEvent, Event};
+use crate::external::{BoxTask, Database, ExternalTask};
+use crate::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxError, BoxHandler, Handler, Typed};
 use crate::inbox;
 use crate::outbox::{Entry, answered_within};
 use crate::retry::Retry;
 use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
 use crate::table::{self, Limits};
 use crate::trace::{self, Step};
+use crate::tx::Tx;
 use crate::upcast::{Upcaster, upcast};
 
 /// Events taken from a broker at once, unless told.
@@ -40,54 +41,6 @@ const LOCK_MAX: Duration = Duration::from_secs(10);
 /// How often a chunk is run again at once when the database chose it as the victim of a deadlock.
 const RERUNS: u32 = 3;
 
-/// Handles one event inside a transaction.
-///
-/// What it writes through `tx` (and what it emits) commits together with the fact that the event was handled, or not at
-/// all. An error is retried by the subscriber's policy; an [`ErrorKind::Invalid`] one is a dead letter at once,
-/// because the same event would fail again. Any `async fn(&DatabaseTransaction, &Event) -> Result<()>` is a handler.
-#[async_trait]
-pub trait Handler: Send + Sync {
-    /// Handles one event.
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()>;
-}
-
-/// Handles several events at once, for example to fold them into one statement.
-#[async_trait]
-pub trait BatchHandler: Send + Sync {
-    /// Handles all of them or fails.
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()>;
-}
-
-/// An `async fn` seen as a function of borrowed arguments; the compiler finds the implementation.
-pub trait HandlerFn<'a>: Send + Sync {
-    /// What the function returns.
-    type Running: Future<Output = Result<()>> + Send + 'a;
-    /// Calls it.
-    fn call(&self, tx: &'a DatabaseTransaction, event: &'a Event) -> Self::Running;
-}
-
-impl<'a, F, Running> HandlerFn<'a> for F
-where
-    F: Fn(&'a DatabaseTransaction, &'a Event) -> Running + Send + Sync,
-    Running: Future<Output = Result<()>> + Send + 'a,
-{
-    type Running = Running;
-
-    fn call(&self, tx: &'a DatabaseTransaction, event: &'a Event) -> Running {
-        self(tx, event)
-    }
-}
-
-#[async_trait]
-impl<F> Handler for F
-where
-    F: for<'a> HandlerFn<'a>,
-{
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
-        self.call(tx, event).await
-    }
-}
-
 /// How a redelivered event is kept from having a second effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idempotency {
@@ -101,23 +54,14 @@ pub enum Idempotency {
 }
 
 /// What handles the events.
+#[derive(Debug)]
 pub enum Handling {
     /// One at a time.
-    Each(Box<dyn Handler>),
+    Each(BoxHandler),
     /// Several at once.
-    Batch(Box<dyn BatchHandler>),
-    /// One at a time for each lane, outside any transaction.
-    Errand(Box<dyn Errand>),
-}
-
-impl fmt::Debug for Handling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Each(_) => "Each",
-            Self::Batch(_) => "Batch",
-            Self::Errand(_) => "Errand",
-        })
-    }
+    Batch(BoxBatchHandler),
+    /// One at a time for each lane, outside a transaction.
+    External(BoxTask),
 }
 
 /// A named handler and how it is fed.
@@ -153,33 +97,50 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// A subscriber of events whose type matches `pattern`.
-    pub fn new(group: impl Into<String>, pattern: impl Into<String>, handler: impl Handler + 'static) -> Self {
-        Self::with(group, pattern, Handling::Each(Box::new(handler)))
+    /// A subscriber of one type of event. The handler gets the event decoded; an event that cannot be decoded is rejected.
+    pub fn on<E>(group: impl Into<String>, handler: impl for<'a> AsyncFunction<'a, &'a mut Tx, E> + 'static) -> Self
+    where
+        E: DomainEvent + DeserializeOwned + Send + 'static,
+    {
+        Self::matching(group, [E::TYPE], Typed::new(handler))
+    }
+
+    /// A subscriber of events whose type matches one of these patterns.
+    pub fn matching(
+        group: impl Into<String>,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+        handler: impl Handler + 'static,
+    ) -> Self {
+        Self::with(group, patterns, Handling::Each(BoxHandler::new(handler)))
     }
 
     /// A subscriber that takes several events at once.
     pub fn in_batches(
         group: impl Into<String>,
-        pattern: impl Into<String>,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
         handler: impl BatchHandler + 'static,
     ) -> Self {
-        Self::with(group, pattern, Handling::Batch(Box::new(handler)))
+        Self::with(group, patterns, Handling::Batch(BoxBatchHandler::new(handler)))
     }
 
-    /// A subscriber that runs an errand for each event. No inbox keeps an errand from being run again, so its idempotency is
-    /// [`Idempotency::Natural`].
-    pub fn errand(group: impl Into<String>, pattern: impl Into<String>, errand: impl Errand + 'static) -> Self {
-        Self {
-            idempotency: Idempotency::Natural,
-            ..Self::with(group, pattern, Handling::Errand(Box::new(errand)))
-        }
+    /// A subscriber that runs a task outside a transaction for each event. No inbox keeps a task from running again, so its
+    /// idempotency is [`Idempotency::Natural`].
+    pub fn external(
+        group: impl Into<String>,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+        task: impl ExternalTask + 'static,
+    ) -> Self {
+        Self::with(group, patterns, Handling::External(BoxTask::new(task))).idempotency(Idempotency::Natural)
     }
 
-    fn with(group: impl Into<String>, pattern: impl Into<String>, handling: Handling) -> Self {
+    fn with(
+        group: impl Into<String>,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+        handling: Handling,
+    ) -> Self {
         Self {
             group: group.into(),
-            filter: Filter::any_of([pattern]),
+            filter: Filter::any_of(patterns),
             upcasters: Vec::new(),
             idempotency: Idempotency::default(),
             retry: Retry::default(),
@@ -192,6 +153,62 @@ impl Subscriber {
             shards: 1,
             handling,
         }
+    }
+
+    /// How repeats are kept from having an effect; the inbox by default.
+    #[must_use]
+    pub fn idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.idempotency = idempotency;
+        self
+    }
+
+    /// What happens to events that it fails on.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// What a dead letter does to its key.
+    #[must_use]
+    pub fn dead(mut self, dead: Dead) -> Self {
+        self.dead = dead;
+        self
+    }
+
+    /// What must not overtake what.
+    #[must_use]
+    pub fn ordering(mut self, ordering: Ordering) -> Self {
+        self.ordering = ordering;
+        self
+    }
+
+    /// Where it begins in the log when it is new.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// How long one call may take; 30 seconds by default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Into how many parts its keys are cut, to be worked side by side; one by default.
+    #[must_use]
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// From an old version of its events to the newest, which is the only one that its handler knows.
+    #[must_use]
+    pub fn upcaster(mut self, upcaster: Upcaster) -> Self {
+        self.upcasters.push(upcaster);
+        self
     }
 
     /// The route that feeds it straight from the outbox.
@@ -228,11 +245,7 @@ impl Subscriber {
 
     /// Handles entries of a route that a broker feeds: what is handled is recorded also for a subscriber that needs no inbox, so
     /// that the route knows how far everything has come.
-    pub(crate) async fn handle_recorded(
-        &self,
-        pool: &HandlerPool,
-        entries: &[&Entry],
-    ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+    pub(crate) async fn handle_recorded(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<(Vec<Receipt>, Tx)> {
         let (receipts, tx) = self.handle(pool, entries).await?;
         if self.idempotency != Idempotency::Inbox {
             let handled = entries.iter().zip(&receipts);
@@ -245,23 +258,19 @@ impl Subscriber {
     }
 
     /// Handles the first of these entries (at least one) and answers them, with the transaction that holds the effects still
-    /// open: the caller adds its progress and commits. (That of errands holds none.)
-    pub(crate) async fn handle(
-        &self,
-        pool: &HandlerPool,
-        entries: &[&Entry],
-    ) -> Result<(Vec<Receipt>, DatabaseTransaction)> {
+    /// open: the caller adds its progress and commits. (That of external tasks holds none.)
+    pub(crate) async fn handle(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<(Vec<Receipt>, Tx)> {
         let db = &pool.transactions;
-        if let Handling::Errand(errand) = &self.handling {
-            let receipts = self.run_errands(&pool.errands, &**errand, entries).await;
+        if let Handling::External(task) = &self.handling {
+            let receipts = self.run_tasks(&pool.external, task, entries).await;
             return Ok((receipts, table::begin_own(db).await?));
         }
         let limits = pool.limits(self.timeout);
         let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
         let mut reruns = 0;
         loop {
-            let tx = table::begin_limited(db, Some(limits)).await?;
-            let failure = match self.handle_chunk(&tx, chunk).await {
+            let mut tx = table::begin_limited(db, Some(limits)).await?;
+            let failure = match self.handle_chunk(&mut tx, chunk).await {
                 Ok(handled) => return Ok((vec![Receipt::Delivered; handled], tx)),
                 Err(failure) => failure,
             };
@@ -279,16 +288,16 @@ impl Subscriber {
 
     /// Handles a chunk inside a savepoint; answers how many entries. Releasing the savepoint fails when a handler has
     /// swallowed an error that ended the transaction, or broken a deferred constraint: then nobody's effect is kept.
-    async fn handle_chunk(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
-        let begun = step("begin a chunk", tx.begin()).await;
-        let savepoint = begun.map_err(Failure::first)?;
-        let handled = self.handle_entries(&savepoint, entries).await?;
+    async fn handle_chunk(&self, tx: &mut Tx, entries: &[&Entry]) -> Result<usize, Failure> {
+        let begun = step("begin a chunk", tx.begin_part()).await;
+        begun.map_err(Failure::first)?;
+        let handled = self.handle_entries(tx, entries).await?;
         let doing = "keep the effects of a chunk (a handler may have swallowed an error)";
         let kept = step(doing, async {
             if tx.get_database_backend() == DbBackend::Postgres {
-                savepoint.execute_unprepared("set constraints all immediate").await?;
+                tx.execute_unprepared("set constraints all immediate").await?;
             }
-            savepoint.commit().await
+            tx.keep_part().await
         });
         // The database does not say which of them broke it: halve until one stands alone.
         kept.await.map_err(|error| Failure { at: handled / 2, error })?;
@@ -296,7 +305,7 @@ impl Subscriber {
     }
 
     /// Handles entries until all are done or the chunk has taken long enough; answers how many.
-    async fn handle_entries(&self, tx: &DatabaseTransaction, entries: &[&Entry]) -> Result<usize, Failure> {
+    async fn handle_entries(&self, tx: &mut Tx, entries: &[&Entry]) -> Result<usize, Failure> {
         let keys: Vec<String> = entries.iter().map(|entry| self.idempotency_key(&entry.event)).collect();
         let mut known = match self.idempotency {
             Idempotency::Inbox => answered_within(STEP_MAX, inbox::known(tx, &keys))
@@ -310,10 +319,10 @@ impl Subscriber {
             tracing::debug!(group = %self.group, event = %event.id, r#type = %event.event_type, "event was handled before");
         }
         let (handled, fresh) = match &self.handling {
-            Handling::Each(handler) => self.handle_each(tx, &**handler, (entries, &keys), &mut known).await?,
-            Handling::Batch(handler) => self.handle_batch(tx, &**handler, (entries, &keys), &mut known).await?,
-            Handling::Errand(_) => {
-                let inside = Error::new(ErrorKind::Unsupported, "run an errand inside a transaction");
+            Handling::Each(handler) => self.handle_each(tx, handler, (entries, &keys), &mut known).await?,
+            Handling::Batch(handler) => self.handle_batch(tx, handler, (entries, &keys), &mut known).await?,
+            Handling::External(_) => {
+                let inside = Error::new(ErrorKind::Unsupported, "run an external task inside a transaction");
                 return Err(Failure::first(inside));
             }
         };
@@ -326,8 +335,8 @@ impl Subscriber {
 
     async fn handle_each<'k>(
         &self,
-        tx: &DatabaseTransaction,
-        handler: &dyn Handler,
+        tx: &mut Tx,
+        handler: &BoxHandler,
         (entries, keys): (&[&Entry], &'k [String]),
         known: &mut HashSet<String>,
     ) -> Result<(usize, Vec<&'k str>), Failure> {
@@ -353,8 +362,8 @@ impl Subscriber {
 
     async fn handle_batch<'k>(
         &self,
-        tx: &DatabaseTransaction,
-        handler: &dyn BatchHandler,
+        tx: &mut Tx,
+        handler: &BoxBatchHandler,
         (entries, keys): (&[&Entry], &'k [String]),
         known: &mut HashSet<String>,
     ) -> Result<(usize, Vec<&'k str>), Failure> {
@@ -383,9 +392,9 @@ impl Subscriber {
     }
 
     /// A handler that panics or hangs has failed, nothing more.
-    pub(crate) async fn guard(&self, call: impl Future<Output = Result<()>>) -> Result<()> {
+    pub(crate) async fn guard(&self, call: impl Future<Output = Result<(), BoxError>>) -> Result<()> {
         match tokio::time::timeout(self.timeout, AssertUnwindSafe(call).catch_unwind()).await {
-            Ok(Ok(result)) => result,
+            Ok(Ok(result)) => result.map_err(Error::of_handler),
             Ok(Err(panic)) => Err(Error::new(
                 ErrorKind::Failed,
                 format!("the handler panicked: {}", panic_text(&*panic)),
@@ -405,7 +414,7 @@ async fn step<T>(doing: &str, work: impl Future<Output = Result<T, DbErr>>) -> R
 }
 
 /// Rolls back, but does not wait for a statement that hangs: dropping the transaction ends it too.
-async fn roll_back(tx: DatabaseTransaction) {
+async fn roll_back(tx: Tx) {
     match tokio::time::timeout(Duration::from_secs(5), tx.rollback()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "rolling back a handler's transaction failed"),
@@ -419,8 +428,8 @@ pub(crate) struct HandlerPool {
     /// For the transactions of handlers: one connection for each line, so that a line whose handler is blocked takes none from
     /// another.
     pub(crate) transactions: DatabaseConnection,
-    /// For errands, which begin transactions of their own.
-    pub(crate) errands: DatabaseConnection,
+    /// For external tasks, which begin transactions of their own.
+    pub(crate) external: Database,
     /// How long the server lets a handler's transaction be idle or wait for a lock. It is shorter than the lease: a process
     /// that is paused inside a transaction must not hold its locks longer than its lease.
     pub(crate) wait_max: Duration,

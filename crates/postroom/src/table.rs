@@ -5,17 +5,15 @@
 use std::time::Duration;
 
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, IntoTableRef, Query, SelectStatement, TableRef};
-use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
-    SqliteTransactionMode, TransactionOptions, TransactionTrait,
-};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::clock::{read_stamp, stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::outbox::{Entry, answered, answered_within};
+use crate::outbox::{Entry, answered_within};
+use crate::tx::Tx;
 use crate::{stored, task};
 
 /// A table of the platform.
@@ -88,7 +86,7 @@ pub fn named(db: &impl ConnectionTrait, table: Table) -> TableRef {
 
 /// Begins a transaction for the caller's work: on SQLite the write lock is taken at once, because a reader that turns
 /// writer is refused; on MySQL each statement reads afresh and locks no gaps.
-pub async fn begin(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+pub async fn begin(db: &DatabaseConnection) -> Result<Tx> {
     begin_limited(db, None).await
 }
 
@@ -105,7 +103,7 @@ pub(crate) struct Limits {
 }
 
 /// The platform's own transactions: short, and other transactions may wait for them. A statement ends before
-/// [`answered`] gives up waiting for it.
+/// [`crate::answered`] gives up waiting for it.
 const OWN: Limits = Limits {
     idle: Duration::from_secs(5),
     lock: Duration::from_secs(5),
@@ -113,72 +111,57 @@ const OWN: Limits = Limits {
 };
 
 /// Begins a transaction of the platform's own.
-pub(crate) async fn begin_own(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
+pub(crate) async fn begin_own(db: &DatabaseConnection) -> Result<Tx> {
     begin_limited(db, Some(OWN)).await
 }
 
 /// Begins a transaction with limits. On SQLite there are none: its one lock belongs to the process.
-pub(crate) async fn begin_limited(db: &DatabaseConnection, limits: Option<Limits>) -> Result<DatabaseTransaction> {
-    let backend = db.get_database_backend();
-    let mut options = TransactionOptions::default();
-    match backend {
-        DbBackend::MySql => options.isolation_level = Some(IsolationLevel::ReadCommitted),
-        DbBackend::Sqlite => options.sqlite_transaction_mode = Some(SqliteTransactionMode::Immediate),
-        _ => {}
-    }
-    let tx = begin_whole(db, options).await?;
-    if let Some(statement) = limit_statement(backend, limits) {
-        let limiting = async {
-            let limited = tx.execute_unprepared(&statement).await;
-            limited.map_err(|source| Error::db("limit a transaction", source))
-        };
-        answered(limiting).await?;
-    }
-    Ok(tx)
+pub(crate) async fn begin_limited(db: &DatabaseConnection, limits: Option<Limits>) -> Result<Tx> {
+    begin_whole(db, Some(begin_statement(db.get_database_backend(), limits))).await
 }
 
 /// A pool's own limit for handing out a connection, and a round trip on it. No transaction waits for a lock to begin.
 const BEGIN_MAX: Duration = Duration::from_secs(15);
 
 /// Begins to the end even when the caller is dropped, unless the database does not answer in time.
-async fn begin_whole(db: &DatabaseConnection, options: TransactionOptions) -> Result<DatabaseTransaction> {
+async fn begin_whole(db: &DatabaseConnection, statement: Option<String>) -> Result<Tx> {
     let db = db.clone();
-    let begin = async move {
-        let begun = db.begin_with_options(options).await;
-        begun.map_err(|source| Error::db("begin a transaction", source))
-    };
+    let begin = async move { Tx::begin(&db, statement).await };
     task::to_end(async move { answered_within(BEGIN_MAX, begin).await? }).await
 }
 
+/// Begins a transaction in one round trip, with its isolation and its limits.
+///
 /// PostgreSQL's limits end with the transaction; its isolation is set because a database may have another default. Those of
 /// MySQL and MariaDB belong to the session, which goes back to the pool with them: a transaction without limits resets them.
-/// MySQL ends an idle session instead of an idle transaction.
-fn limit_statement(backend: DbBackend, limits: Option<Limits>) -> Option<String> {
+/// MySQL ends an idle session instead of an idle transaction. SQLite takes its write lock at once.
+fn begin_statement(backend: DbBackend, limits: Option<Limits>) -> String {
     let seconds = |limit: Duration| Ord::max(limit.as_secs(), 1).to_string();
     match (backend, limits) {
-        (DbBackend::Postgres, Some(limits)) => Some(format!(
-            "set transaction isolation level read committed; set local idle_in_transaction_session_timeout = {}; \
+        (DbBackend::Postgres, None) => "begin".to_owned(),
+        (DbBackend::Postgres, Some(limits)) => format!(
+            "begin; set transaction isolation level read committed; set local idle_in_transaction_session_timeout = {}; \
              set local lock_timeout = {}; set local statement_timeout = {}",
             limits.idle.as_millis(),
             limits.lock.as_millis(),
             limits.statement.as_millis(),
-        )),
+        ),
         (DbBackend::MySql, limits) => {
             let value = |of: fn(Limits) -> Duration| limits.map_or("default".to_owned(), |limits| seconds(of(limits)));
             let (idle, lock, statement) = (value(|l| l.idle), value(|l| l.lock), value(|l| l.statement));
-            Some(format!(
-                "set session lock_wait_timeout = {lock}, session innodb_lock_wait_timeout = {lock} \
+            format!(
+                "set transaction isolation level read committed; set session lock_wait_timeout = {lock}, session innodb_lock_wait_timeout = {lock} \
                  /*M!100300 , session idle_transaction_timeout = {idle}, session max_statement_time = {statement} */ \
-                 /*!80000 , session wait_timeout = {idle} */"
-            ))
+                 /*!80000 , session wait_timeout = {idle} */; begin"
+            )
         }
-        _ => None,
+        _ => "begin immediate".to_owned(),
     }
 }
 
 /// Begins a transaction that only looks: on SQLite it takes no write lock.
-pub(crate) async fn look(db: &DatabaseConnection) -> Result<DatabaseTransaction> {
-    begin_whole(db, TransactionOptions::default()).await
+pub(crate) async fn look(db: &DatabaseConnection) -> Result<Tx> {
+    begin_whole(db, None).await
 }
 
 /// Payload bytes in one statement: every server takes that much by default.

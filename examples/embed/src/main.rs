@@ -1,22 +1,20 @@
-//! Postroom inside your own service: axum, sqlx and PostgreSQL, and nothing else to run.
+//! Postroom inside your own service: axum, sqlx and PostgreSQL.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://app@127.0.0.1/app cargo run -p embed
 //! curl -i 127.0.0.1:3000/orders -H 'content-type: application/json' -d '{"order_id": "7", "total": 4200}'
 //! ```
-#![expect(clippy::print_stderr, reason = "an example without a logger")]
 
-use std::{error::Error, sync::Arc};
+use std::{env, sync::Arc, time::Duration};
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
-use postroom::{DomainEvent, Event, Outbox, Relay, Subscriber, migration};
+use postroom::{CancellationToken, DomainEvent, Relay, Subscriber, Tx};
 use postroom_postgres::Postgres;
-use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement, Values};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpListener;
 
-/// A fact of your domain. Whatever happens to one order is delivered in order.
+/// A fact of your domain. All events of one order are delivered in order.
 #[derive(Serialize, Deserialize)]
 struct OrderPlaced {
     order_id: String,
@@ -26,62 +24,46 @@ struct OrderPlaced {
 impl DomainEvent for OrderPlaced {
     const TYPE: &'static str = "shop.order.placed.v1";
     const AGGREGATE_TYPE: &'static str = "order";
-
     fn aggregate_id(&self) -> String {
         self.order_id.clone()
     }
 }
 
 /// Your transaction: the order and its event are committed together, or neither is.
-async fn place(pool: &PgPool, order: &OrderPlaced) -> Result<(), Box<dyn Error>> {
-    let mut tx = pool.begin().await?;
-    let insert = sqlx::query("insert into orders (order_id, total) values ($1, $2)");
-    insert.bind(&order.order_id).bind(order.total).execute(&mut *tx).await?;
-    postroom_postgres::emit(&mut tx, order).await?;
-    Ok(tx.commit().await?)
+async fn place(State(pool): State<PgPool>, Json(order): Json<OrderPlaced>) -> Result<StatusCode, (StatusCode, String)> {
+    let placed = async {
+        let mut tx = pool.begin().await?;
+        let insert = sqlx::query("insert into orders values ($1, $2)").bind(&order.order_id);
+        insert.bind(order.total).execute(&mut *tx).await?;
+        postroom_postgres::emit(&mut tx, &order).await?;
+        anyhow::Ok(tx.commit().await?)
+    };
+    let created = placed.await.map(|()| StatusCode::CREATED);
+    created.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
-/// Your subscriber: called for every order, with one effect for each, whatever crashes in between.
-async fn count_sale(tx: &DatabaseTransaction, event: &Event) -> postroom::Result<()> {
-    let order: OrderPlaced = event.decode()?;
-    let update = "update sales set total = total + $1";
-    let values = Values(vec![order.total.into()]);
-    tx.execute_raw(Statement::from_sql_and_values(
-        tx.get_database_backend(),
-        update,
-        values,
-    ))
-    .await?;
+/// Your subscriber: it has one effect for each order, whatever crashes in between.
+async fn count_sale(tx: &mut Tx, order: OrderPlaced) -> anyhow::Result<()> {
+    let update = sqlx::query("update sales set total = total + $1").bind(order.total);
+    update.execute(tx.postgres()?).await?;
     Ok(())
 }
 
-async fn place_order(State(pool): State<PgPool>, Json(order): Json<OrderPlaced>) -> StatusCode {
-    match place(&pool, &order).await {
-        Ok(()) => StatusCode::CREATED,
-        Err(error) => {
-            eprintln!("{error}");
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-    }
-}
-
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let pool = PgPool::connect(&std::env::var("DATABASE_URL")?).await?;
+async fn main() -> anyhow::Result<()> {
+    let pool = PgPool::connect(&env::var("DATABASE_URL")?).await?;
     sqlx::raw_sql(include_str!("../schema.sql")).execute(&pool).await?;
     let store = Arc::new(Postgres::from_pool(pool.clone()));
-    migration::up(store.db(), "postroom", store.migrations()).await?;
-
+    store.migrate().await?;
+    let relay = Relay::new(store)
+        .subscriber(Subscriber::on::<OrderPlaced>("sales", count_sale))
+        .keep(Duration::from_hours(7 * 24));
     let stop = CancellationToken::new();
-    let relay = Relay::new(store).subscriber(Subscriber::new("sales", "shop.order.**", count_sale));
-    let app = Router::new().route("/orders", post(place_order)).with_state(pool);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let app = Router::new().route("/orders", post(place)).with_state(pool);
+    let listener = TcpListener::bind(env::var("LISTEN").unwrap_or("127.0.0.1:3000".into())).await?;
     let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
-
-    let (delivered, served, ()) = tokio::join!(relay.run(stop.clone()), server, async {
-        tokio::signal::ctrl_c().await.unwrap_or_default();
-        stop.cancel();
-    });
+    let signal = async { tokio::signal::ctrl_c().await.map(|()| stop.cancel()) };
+    let (delivered, served, signalled) = tokio::join!(relay.run(stop.clone()), server, signal);
     delivered?;
-    Ok(served?)
+    Ok(served.and(signalled)?)
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::{DomainEvent, Error, ErrorKind, Event, Result, clock, emit};
-use sea_orm::DatabaseTransaction;
+use postroom::{DomainEvent, Error, ErrorKind, Event, Result, Tx, clock, emit};
 use uuid::Uuid;
 
 use crate::domain::Order;
@@ -17,13 +16,13 @@ pub(crate) fn order_id() -> String {
 }
 
 /// Places an order: its row and its event commit together, or neither. Answers the event's id.
-pub(crate) async fn place(tx: &DatabaseTransaction, order: &Order) -> Result<Uuid> {
+pub(crate) async fn place(tx: &Tx, order: &Order) -> Result<Uuid> {
     tables::insert_order(tx, order).await?;
     emit(tx, &OrderPlaced::from(order)).await
 }
 
 /// `hello-receipts`: every order gets one receipt, however often its event is delivered.
-pub(crate) async fn write_receipt(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+pub(crate) async fn write_receipt(tx: &mut Tx, event: &Event) -> Result<()> {
     let order = Order::from(event.decode::<OrderPlaced>()?);
     tables::insert_receipt(tx, &order.order_id, &order.receipt()).await?;
     emit(
@@ -38,7 +37,7 @@ pub(crate) async fn write_receipt(tx: &DatabaseTransaction, event: &Event) -> Re
 
 /// `hello-flaky`: the courier takes the parcel, and later its receipt. While a parcel is refused, its receipt waits behind
 /// it; parcels of other orders go on.
-pub(crate) async fn hand_to_courier(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+pub(crate) async fn hand_to_courier(tx: &mut Tx, event: &Event) -> Result<()> {
     if event.event_type == ReceiptWritten::TYPE {
         return tables::enclose_receipt(tx, &event.aggregate_id).await;
     }

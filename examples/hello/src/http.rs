@@ -41,7 +41,7 @@ async fn place_order(
         Order::new(handlers::order_id(), &wanted.customer, &wanted.item, wanted.quantity).map_err(Problem::invalid)?;
     let tx = host.begin().await?;
     let event_id = handlers::place(&tx, &order).await?;
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     let placed = Placed {
         order_id: order.order_id,
         event_id,
@@ -52,7 +52,7 @@ async fn place_order(
 async fn show_order(State(host): State<Host>, Path(order_id): Path<String>) -> Result<Json<Progress>, Problem> {
     let tx = host.begin().await?;
     let progress = tables::progress(&tx, &order_id).await?;
-    tx.commit().await.map_err(postroom::Error::from)?;
+    tx.commit().await?;
     progress
         .map(Json)
         .ok_or_else(|| Problem::not_found("there is no such order"))

@@ -25,9 +25,9 @@ pub fn module() -> Module {
         .tables(tables::all())
         .event::<OrderPlaced>()
         .event::<ReceiptWritten>()
-        .subscriber(Subscriber::new(
+        .subscriber(Subscriber::matching(
             "hello-receipts",
-            "hello.order.placed.v1",
+            ["hello.order.placed.v1"],
             handlers::write_receipt,
         ))
         .subscriber(flaky())
@@ -36,8 +36,7 @@ pub fn module() -> Module {
 
 /// Gives up after some four seconds, so that a dead letter can be seen soon after the first start.
 fn flaky() -> Subscriber {
-    let mut flaky = Subscriber::new("hello-flaky", "hello.**", handlers::hand_to_courier);
-    flaky.retry = Retry {
+    Subscriber::matching("hello-flaky", ["hello.**"], handlers::hand_to_courier).retry(Retry {
         delays: Delays::Steps(vec![
             Duration::from_millis(500),
             Duration::from_secs(1),
@@ -45,6 +44,5 @@ fn flaky() -> Subscriber {
         ]),
         attempts_max: Some(4),
         age_max: None,
-    };
-    flaky
+    })
 }

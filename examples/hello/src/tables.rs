@@ -1,8 +1,8 @@
 //! The shop's tables: one SQL for PostgreSQL, MySQL and SQLite.
 
-use postroom::{Migration, Result};
+use postroom::{Migration, Result, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 
 use crate::domain::Order;
 
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
     pub(crate) is_with_courier: bool,
 }
 
-pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Result<()> {
+pub(crate) async fn insert_order(tx: &Tx, order: &Order) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("hello_order")
@@ -42,7 +42,7 @@ pub(crate) async fn insert_order(tx: &DatabaseTransaction, order: &Order) -> Res
 }
 
 /// Writes a receipt; one that is there stays.
-pub(crate) async fn insert_receipt(tx: &DatabaseTransaction, order_id: &str, receipt: &str) -> Result<()> {
+pub(crate) async fn insert_receipt(tx: &Tx, order_id: &str, receipt: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("hello_receipt")
@@ -54,7 +54,7 @@ pub(crate) async fn insert_receipt(tx: &DatabaseTransaction, order_id: &str, rec
 }
 
 /// Hands over a parcel; one that is with the courier stays there.
-pub(crate) async fn insert_parcel(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
+pub(crate) async fn insert_parcel(tx: &Tx, order_id: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("hello_parcel")
@@ -71,7 +71,7 @@ fn unless_there() -> OnConflict {
 }
 
 /// Puts a receipt into the parcel, if the courier took it.
-pub(crate) async fn enclose_receipt(tx: &DatabaseTransaction, order_id: &str) -> Result<()> {
+pub(crate) async fn enclose_receipt(tx: &Tx, order_id: &str) -> Result<()> {
     let mut update = Query::update();
     update
         .table("hello_parcel")
@@ -81,7 +81,7 @@ pub(crate) async fn enclose_receipt(tx: &DatabaseTransaction, order_id: &str) ->
     Ok(())
 }
 
-pub(crate) async fn progress(tx: &DatabaseTransaction, order_id: &str) -> Result<Option<Progress>> {
+pub(crate) async fn progress(tx: &Tx, order_id: &str) -> Result<Option<Progress>> {
     let of_order = |table: &'static str, column: &'static str| {
         let mut select = Query::select();
         select

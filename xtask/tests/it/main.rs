@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong fails the test")]
 
 mod compose;
+mod stranger;

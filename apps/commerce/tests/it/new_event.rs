@@ -1,10 +1,10 @@
 //! A new event and a new subscriber, added where the shop's module is put together and nowhere else.
 
-use postroom::{DomainEvent, Event, Result, Subscriber, emit, table};
+use postroom::{DomainEvent, Event, Result, Subscriber, Tx, emit, table};
 use postroom_testkit::wait::until;
 use schemars::JsonSchema;
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::Query;
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::{Deserialize, Serialize};
 
 use crate::shop::Shop;
@@ -25,7 +25,7 @@ impl DomainEvent for StockReplenishedEventV1 {
     }
 }
 
-async fn note(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn note(tx: &mut Tx, event: &Event) -> Result<()> {
     let replenished: StockReplenishedEventV1 = event.decode()?;
     let mut insert = Query::insert();
     insert
@@ -46,7 +46,11 @@ async fn a_new_event_reaches_its_new_subscriber(shop: Shop) {
     db.execute_unprepared(create).await.unwrap();
     let module = commerce::module()
         .event::<StockReplenishedEventV1>()
-        .subscriber(Subscriber::new("commerce-restock", StockReplenishedEventV1::TYPE, note));
+        .subscriber(Subscriber::matching(
+            "commerce-restock",
+            [StockReplenishedEventV1::TYPE],
+            note,
+        ));
     let shop = shop.killed_and_reopened(module).await;
 
     let lamp = shop.product(100, 1).await;

@@ -1,13 +1,13 @@
 //! Accounts as they stand.
 
-use postroom::Result;
+use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 
 use super::{now_ms, unreadable};
 use crate::domain::{Account, AccountId, Currency};
 
-pub(crate) async fn insert(tx: &DatabaseTransaction, account: &Account) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, account: &Account) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("ledger_account")
@@ -44,7 +44,7 @@ pub(crate) async fn find(db: &impl ConnectionTrait, account_id: &AccountId) -> R
 }
 
 /// Writes an account as one more posting leaves it; `false` when another posting came first.
-pub(crate) async fn advance(tx: &DatabaseTransaction, after: &Account) -> Result<bool> {
+pub(crate) async fn advance(tx: &Tx, after: &Account) -> Result<bool> {
     let mut update = Query::update();
     update
         .table("ledger_account")
@@ -56,7 +56,7 @@ pub(crate) async fn advance(tx: &DatabaseTransaction, after: &Account) -> Result
 }
 
 /// Locks an account until the transaction ends.
-pub(crate) async fn lock(tx: &DatabaseTransaction, account_id: &AccountId) -> Result<()> {
+pub(crate) async fn lock(tx: &Tx, account_id: &AccountId) -> Result<()> {
     let mut update = Query::update();
     update
         .table("ledger_account")

@@ -1,8 +1,8 @@
 //! The audit log: appended to, removed from when it is old enough, never changed.
 
-use postroom::{Event, Result};
+use postroom::{Event, Result, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::Serialize;
 
 use super::now_ms;
@@ -23,7 +23,7 @@ pub(crate) struct Audited {
 }
 
 /// Appends what an event tells. One row for each transaction and account, however often it comes.
-pub(crate) async fn append(tx: &DatabaseTransaction, event: &Event, movement: &Movement) -> Result<()> {
+pub(crate) async fn append(tx: &Tx, event: &Event, movement: &Movement) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("ledger_audit")
@@ -98,7 +98,7 @@ pub(crate) async fn of_account(
 }
 
 /// Removes rows older than `keep_ms`, at most `batch`; answers how many.
-pub(crate) async fn prune(tx: &DatabaseTransaction, keep_ms: i64, batch: u64) -> Result<u64> {
+pub(crate) async fn prune(tx: &Tx, keep_ms: i64, batch: u64) -> Result<u64> {
     let mut select = Query::select();
     select
         .columns(["account_id", "transaction_id"])

@@ -1,8 +1,8 @@
 //! Read model: balances.
 
-use postroom::Result;
+use postroom::{Result, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::Serialize;
 
 use crate::domain::AccountId;
@@ -21,7 +21,7 @@ pub(crate) struct Balance {
 }
 
 /// Takes over what an event tells, unless a newer one did. The same event again changes nothing.
-pub(crate) async fn upsert(tx: &DatabaseTransaction, movement: &Movement) -> Result<()> {
+pub(crate) async fn upsert(tx: &Tx, movement: &Movement) -> Result<()> {
     let mut update = Query::update();
     update
         .table("ledger_balance")

@@ -1,8 +1,8 @@
 //! Transactions and their journal entries: inserted, never changed.
 
-use postroom::Result;
+use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub(crate) struct Record {
     pub(crate) entries: Vec<Line>,
 }
 
-pub(crate) async fn insert(tx: &DatabaseTransaction, posted: &Posted) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, posted: &Posted) -> Result<()> {
     let transaction = &posted.transaction;
     let id = transaction.transaction_id.to_string();
     let mut insert = Query::insert();

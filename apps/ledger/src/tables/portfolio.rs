@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use postroom::Result;
+use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 use serde::Serialize;
 
 use crate::domain::AccountId;
@@ -33,7 +33,7 @@ struct Holding {
 }
 
 /// Adds a movement. Adding it twice would count it twice: the inbox keeps that from happening.
-pub(crate) async fn add(tx: &DatabaseTransaction, movement: &Movement) -> Result<()> {
+pub(crate) async fn add(tx: &Tx, movement: &Movement) -> Result<()> {
     let own = |column: &'static str| Expr::col(("ledger_portfolio", column));
     let mut insert = Query::insert();
     insert

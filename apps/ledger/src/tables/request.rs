@@ -1,8 +1,8 @@
 //! What was answered to which idempotency key.
 
-use postroom::Result;
+use postroom::{Result, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use uuid::Uuid;
 
 use super::now_ms;
@@ -18,7 +18,7 @@ pub(crate) struct Answered {
     pub(crate) answer: String,
 }
 
-pub(crate) async fn find(tx: &DatabaseTransaction, request_id: Uuid) -> Result<Option<Answered>> {
+pub(crate) async fn find(tx: &Tx, request_id: Uuid) -> Result<Option<Answered>> {
     let mut select = Query::select();
     select
         .columns(["command", "status", "answer"])
@@ -36,7 +36,7 @@ pub(crate) async fn find(tx: &DatabaseTransaction, request_id: Uuid) -> Result<O
 }
 
 /// Keeps an answer; a conflict means that the same key was answered meanwhile.
-pub(crate) async fn insert(tx: &DatabaseTransaction, request_id: Uuid, answered: &Answered) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, request_id: Uuid, answered: &Answered) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("ledger_request")
@@ -53,7 +53,7 @@ pub(crate) async fn insert(tx: &DatabaseTransaction, request_id: Uuid, answered:
 }
 
 /// Forgets answers older than `keep_ms`, at most `batch`; answers how many.
-pub(crate) async fn prune(tx: &DatabaseTransaction, keep_ms: i64, batch: u64) -> Result<u64> {
+pub(crate) async fn prune(tx: &Tx, keep_ms: i64, batch: u64) -> Result<u64> {
     let mut select = Query::select();
     select
         .column("request_id")

@@ -1,8 +1,8 @@
 //! How far each account's events have come, and what is odd about their numbers.
 
-use postroom::Result;
+use postroom::{Result, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use serde::Serialize;
 
 use super::now_ms;
@@ -20,7 +20,7 @@ pub(crate) struct Anomaly {
 }
 
 /// The highest number that has come, zero when none has.
-pub(crate) async fn last(tx: &DatabaseTransaction, account_id: &str) -> Result<i64> {
+pub(crate) async fn last(tx: &Tx, account_id: &str) -> Result<i64> {
     let mut select = Query::select();
     select
         .column("sequence_number")
@@ -30,7 +30,7 @@ pub(crate) async fn last(tx: &DatabaseTransaction, account_id: &str) -> Result<i
     Ok(row.map_or(Ok(0), |row| row.try_get("", "sequence_number"))?)
 }
 
-pub(crate) async fn set_last(tx: &DatabaseTransaction, account_id: &str, number: i64) -> Result<()> {
+pub(crate) async fn set_last(tx: &Tx, account_id: &str, number: i64) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("ledger_sequence")
@@ -45,7 +45,7 @@ pub(crate) async fn set_last(tx: &DatabaseTransaction, account_id: &str, number:
     Ok(())
 }
 
-pub(crate) async fn note(tx: &DatabaseTransaction, account_id: &str, number: i64, kind: &str) -> Result<()> {
+pub(crate) async fn note(tx: &Tx, account_id: &str, number: i64, kind: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table("ledger_anomaly")
@@ -61,7 +61,7 @@ pub(crate) async fn note(tx: &DatabaseTransaction, account_id: &str, number: i64
 }
 
 /// A number that was missing has come; `false` when it was not missing.
-pub(crate) async fn mend(tx: &DatabaseTransaction, account_id: &str, number: i64) -> Result<bool> {
+pub(crate) async fn mend(tx: &Tx, account_id: &str, number: i64) -> Result<bool> {
     let mut update = Query::update();
     update
         .table("ledger_anomaly")

@@ -8,6 +8,7 @@
     reason = "a test harness: what is missing has failed"
 )]
 
+use postroom::{BoxError, BoxHandler, Tx};
 use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use postroom_host::Module;
 use postroom_testkit::gate::{Gate, Gated, Standing, Step};
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
+use sea_orm::{ConnectionTrait, DbBackend};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -110,7 +111,7 @@ async fn crash_at(place: Place, step: Step) -> usize {
 }
 
 /// Lets the relay know what the broker said, while somebody else holds the cursor's row.
-async fn hold_cursor(fresh: &Fresh, gate: &Gate) -> DatabaseTransaction {
+async fn hold_cursor(fresh: &Fresh, gate: &Gate) -> Tx {
     let table = match fresh.db().get_database_backend() {
         DbBackend::Postgres => "postroom.outbox_cursor",
         _ => "postroom_outbox_cursor",
@@ -133,7 +134,7 @@ async fn delivered(fresh: &Fresh) -> i64 {
 }
 
 /// Somebody else's transaction that holds a row.
-async fn hold(fresh: &Fresh, sql: &str) -> DatabaseTransaction {
+async fn hold(fresh: &Fresh, sql: &str) -> Tx {
     let tx = table::begin(&fresh.writers(1).await).await.unwrap();
     tx.execute_unprepared(sql).await.unwrap();
     tx
@@ -217,12 +218,13 @@ fn standing(gate: &Gate) -> Module {
     let mut subscribers = module.subscribers.iter_mut();
     let portfolios = subscribers.find(|one| one.group == "ledger-portfolios").unwrap();
     assert_eq!(portfolios.idempotency, Idempotency::Inbox);
-    let nothing = async |_: &DatabaseTransaction, _: &postroom::Event| Ok(());
-    let Handling::Each(handler) = mem::replace(&mut portfolios.handling, Handling::Each(Box::new(nothing))) else {
+    let nothing = async |_: &mut Tx, _: &postroom::Event| Ok::<(), BoxError>(());
+    let Handling::Each(handler) = mem::replace(&mut portfolios.handling, Handling::Each(BoxHandler::new(nothing)))
+    else {
         panic!("portfolios are not handled one by one");
     };
     let gate = gate.clone();
-    portfolios.handling = Handling::Each(Box::new(Standing { handler, gate }));
+    portfolios.handling = Handling::Each(BoxHandler::new(Standing { handler, gate }));
     module
 }
 

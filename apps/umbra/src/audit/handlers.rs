@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use postroom::{Event, Result};
-use sea_orm::DatabaseTransaction;
+use postroom::{Event, Result, Tx};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::domain::{MASK, is_sensitive};
 use super::tables;
 
-pub(crate) async fn record(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+pub(crate) async fn record(tx: &mut Tx, event: &Event) -> Result<()> {
     tables::record(tx, event, &masked(event)?).await
 }
 

@@ -1,8 +1,8 @@
 //! The table of the audit.
 
-use postroom::{Event, Migration, Result};
+use postroom::{Event, Migration, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -30,7 +30,7 @@ pub(super) struct Record {
 }
 
 /// Pattern 2, event id deduplication: the unique constraint keeps what came before, and refuses the repetition silently.
-pub(super) async fn record(tx: &DatabaseTransaction, event: &Event, payload: &str) -> Result<()> {
+pub(super) async fn record(tx: &Tx, event: &Event, payload: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
         .into_table(AUDIT)
@@ -61,7 +61,7 @@ pub(super) async fn record(tx: &DatabaseTransaction, event: &Event, payload: &st
 
 /// A part of what happened to one thing, oldest first.
 pub(super) async fn of_aggregate(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     (aggregate_type, aggregate_id): (&str, &str),
     part: &Part,
 ) -> Result<Vec<Record>> {

@@ -1,8 +1,8 @@
 //! The table of attempts: what each charge asks for, and how far it has come.
 
-use postroom::{Error, ErrorKind, Migration, Result};
+use postroom::{Error, ErrorKind, Migration, Result, Tx};
+use sea_orm::QueryResult;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{DatabaseTransaction, QueryResult};
 
 use super::card::Charge;
 use crate::plan::Plan;
@@ -48,7 +48,7 @@ pub(super) enum Fate<'a> {
     Refunded,
 }
 
-pub(super) async fn open(tx: &DatabaseTransaction, attempt_id: &str, subscription_id: &str) -> Result<()> {
+pub(super) async fn open(tx: &Tx, attempt_id: &str, subscription_id: &str) -> Result<()> {
     let row = vec![
         cell("attempt_id", attempt_id),
         cell("subscription_id", subscription_id),
@@ -58,19 +58,19 @@ pub(super) async fn open(tx: &DatabaseTransaction, attempt_id: &str, subscriptio
 }
 
 /// How far it has come; nobody else changes that until this transaction ends.
-pub(super) async fn lock(tx: &DatabaseTransaction, attempt_id: &str) -> Result<Attempt> {
+pub(super) async fn lock(tx: &Tx, attempt_id: &str) -> Result<Attempt> {
     let row = rows::lock(tx, ATTEMPT, ("attempt_id", attempt_id)).await?;
     row.map_or(Ok(Attempt::Closed), read)
 }
 
 /// How far the newest of a subscription has come.
-pub(super) async fn newest(tx: &DatabaseTransaction, subscription_id: &str) -> Result<Attempt> {
+pub(super) async fn newest(tx: &Tx, subscription_id: &str) -> Result<Attempt> {
     let rows = rows::list(tx, ATTEMPT, ("subscription_id", subscription_id), "attempt_id").await?;
     rows.into_iter().next_back().map_or(Ok(Attempt::Closed), read)
 }
 
 /// Writes down what the card is about to be asked for.
-pub(super) async fn ask(tx: &DatabaseTransaction, plan: Plan, charge: &Charge) -> Result<()> {
+pub(super) async fn ask(tx: &Tx, plan: Plan, charge: &Charge) -> Result<()> {
     let cells = vec![
         cell("status", ASKED),
         cell("plan_code", plan.code()),
@@ -81,7 +81,7 @@ pub(super) async fn ask(tx: &DatabaseTransaction, plan: Plan, charge: &Charge) -
 }
 
 /// Writes down what became of it.
-pub(super) async fn close(tx: &DatabaseTransaction, attempt_id: &str, fate: Fate<'_>) -> Result<()> {
+pub(super) async fn close(tx: &Tx, attempt_id: &str, fate: Fate<'_>) -> Result<()> {
     let (status, code) = match fate {
         Fate::Paid => ("paid", None),
         Fate::Declined(code) => ("declined", Some(code)),
@@ -92,7 +92,7 @@ pub(super) async fn close(tx: &DatabaseTransaction, attempt_id: &str, fate: Fate
     change(tx, attempt_id, vec![cell("status", status), cell("decline_code", code)]).await
 }
 
-async fn change(tx: &DatabaseTransaction, attempt_id: &str, cells: Vec<Cell>) -> Result<()> {
+async fn change(tx: &Tx, attempt_id: &str, cells: Vec<Cell>) -> Result<()> {
     rows::change(tx, ATTEMPT, cells, Expr::col("attempt_id").eq(attempt_id)).await?;
     Ok(())
 }

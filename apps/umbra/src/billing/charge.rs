@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use postroom::{Errand, Error, ErrorKind, Event, HOPS, Result, append, clock, schedule, table};
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use postroom::{BoxError, Database, Error, ErrorKind, Event, ExternalTask, HOPS, Result, Tx, append, clock, schedule};
 use time::OffsetDateTime;
 
 use super::attempt::{self, Attempt, Fate};
@@ -40,9 +38,8 @@ pub(crate) struct Till {
 ///
 /// Two processes at once ask the same question and get the same answer; the second one to write it down finds it written. What
 /// nobody knows the outcome of is an error, and so asked again.
-#[async_trait]
-impl Errand for Till {
-    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+impl ExternalTask for Till {
+    async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
         let due: ChargeRequested = event.decode()?;
         let mut attempt = Attempt::Open;
         loop {
@@ -58,8 +55,8 @@ impl Errand for Till {
 
 impl Till {
     /// Looks how far the attempt has come. One whose time has just come is written down as asked, or dropped.
-    async fn prepare(db: &DatabaseConnection, due: &ChargeRequested) -> Result<Attempt> {
-        let tx = table::begin(db).await?;
+    async fn prepare(db: &Database, due: &ChargeRequested) -> Result<Attempt> {
+        let tx = db.begin().await?;
         let Some(mut subscription) = tables::lock(&tx, &due.subscription_id).await? else {
             return Ok(Attempt::Closed);
         };
@@ -80,24 +77,19 @@ impl Till {
     }
 
     /// Asks the card, and writes down what it says.
-    async fn ask(&self, db: &DatabaseConnection, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
+    async fn ask(&self, db: &Database, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
         let answer = self.cards.charge(charge).await;
         if let Answer::Unknown { says } = answer {
             return Err(unknown("the charge", due, &says));
         }
-        let tx = table::begin(db).await?;
+        let tx = db.begin().await?;
         let attempt = self.settle(&tx, due, &answer).await?;
         tx.commit().await?;
         Ok(attempt)
     }
 
     /// Writes down what a charge came to, and what follows. An attempt that somebody else has closed is left alone.
-    pub(super) async fn settle(
-        &self,
-        tx: &DatabaseTransaction,
-        due: &ChargeRequested,
-        answer: &Answer,
-    ) -> Result<Attempt> {
+    pub(super) async fn settle(&self, tx: &Tx, due: &ChargeRequested, answer: &Answer) -> Result<Attempt> {
         let Some(mut subscription) = tables::lock(tx, &due.subscription_id).await? else {
             return Ok(Attempt::Closed);
         };
@@ -124,7 +116,7 @@ impl Till {
 
     /// Gives the money back, and says so. What the card's bank does not take is a dead letter at once: asking again does not
     /// help, and a person must find another way.
-    async fn refund(&self, db: &DatabaseConnection, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
+    async fn refund(&self, db: &Database, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
         match self.cards.refund(charge).await {
             Answer::Paid => {}
             Answer::Unknown { says } => return Err(unknown("the refund", due, &says)),
@@ -133,7 +125,7 @@ impl Till {
                 return Err(Error::invalid(says));
             }
         }
-        let tx = table::begin(db).await?;
+        let tx = db.begin().await?;
         let subscription = tables::lock(&tx, &due.subscription_id).await?;
         let attempt = attempt::lock(&tx, &due.attempt_id).await?;
         if let (Some(subscription), Attempt::Refunding(_)) = (subscription, attempt) {
@@ -151,11 +143,7 @@ fn unknown(what: &str, due: &ChargeRequested, says: &str) -> Error {
 }
 
 /// Writes down what a card is about to be asked for: a subscription's next period. `None` when its card was taken away.
-pub(super) async fn ask_for(
-    tx: &DatabaseTransaction,
-    subscription: &Subscription,
-    attempt_id: &str,
-) -> Result<Option<Charge>> {
+pub(super) async fn ask_for(tx: &Tx, subscription: &Subscription, attempt_id: &str) -> Result<Option<Charge>> {
     let key = tables::lock_key(tx, &subscription.billing_key_id).await?;
     let Some(key) = key.filter(|key| !key.is_deleted) else {
         return Ok(None);
@@ -171,12 +159,7 @@ pub(super) async fn ask_for(
 }
 
 /// Says what happened, and sets the time of the next charge.
-async fn announce(
-    tx: &DatabaseTransaction,
-    subscription: &Subscription,
-    due: &ChargeRequested,
-    after: After,
-) -> Result<()> {
+async fn announce(tx: &Tx, subscription: &Subscription, due: &ChargeRequested, after: After) -> Result<()> {
     let subscription_id = subscription.subscription_id.clone();
     let attempt_id = due.attempt_id.clone();
     let next_at = match after {
@@ -234,11 +217,7 @@ fn refunded(subscription: &Subscription, charge: &Charge) -> Result<Event> {
 
 /// Opens an attempt and sets its time. A charge is caused by the calendar, so it begins a chain of its own: a subscription that
 /// renews itself for years is no loop.
-pub(super) async fn request(
-    tx: &DatabaseTransaction,
-    subscription_id: &str,
-    due_at: OffsetDateTime,
-) -> Result<ChargeRequested> {
+pub(super) async fn request(tx: &Tx, subscription_id: &str, due_at: OffsetDateTime) -> Result<ChargeRequested> {
     let requested = ChargeRequested {
         subscription_id: subscription_id.to_owned(),
         attempt_id: new_id(),

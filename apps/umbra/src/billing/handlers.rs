@@ -1,8 +1,8 @@
 //! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
 
-use postroom::{DomainEvent, Event, Result, append, clock, emit, table};
+use postroom::{DomainEvent, Event, Result, Tx, append, clock, emit, table};
 use postroom_host::Problem;
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use sea_orm::DatabaseConnection;
 
 use super::attempt::{self, Attempt};
 use super::card::{Answer, Charge};
@@ -19,7 +19,7 @@ use crate::order;
 use crate::plan::Plan;
 use crate::refusal::{Kind, Refusal};
 
-pub(crate) async fn issue_key(tx: &DatabaseTransaction, user_id: &str, card_token: &str) -> Result<BillingKey> {
+pub(crate) async fn issue_key(tx: &Tx, user_id: &str, card_token: &str) -> Result<BillingKey> {
     let key = BillingKey {
         billing_key_id: new_id(),
         user_id: user_id.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) async fn issue_key(tx: &DatabaseTransaction, user_id: &str, card_toke
     Ok(key)
 }
 
-pub(super) async fn delete_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<(), Problem> {
+pub(super) async fn delete_key(tx: &Tx, billing_key_id: &str) -> Result<(), Problem> {
     let known = tables::lock_key(tx, billing_key_id).await?;
     let key = known
         .filter(|key| !key.is_deleted)
@@ -52,7 +52,7 @@ pub(super) async fn delete_key(tx: &DatabaseTransaction, billing_key_id: &str) -
 /// Makes a subscription that waits for its first charge. Should nobody write down what comes of that, it is asked for again
 /// after a while.
 pub(crate) async fn open(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     till: &Till,
     (guild_id, user_id, plan): (&str, &str, Plan),
     guild_version: i64,
@@ -109,7 +109,7 @@ pub(crate) async fn charge_first(
     Ok(subscription.ok_or_else(unknown)?)
 }
 
-pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> Result<Subscription, Problem> {
+pub(super) async fn upgrade(tx: &Tx, id: &str, plan: Plan) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     let old = subscription.upgrade(plan)?;
     tables::save(tx, &mut subscription).await?;
@@ -122,11 +122,7 @@ pub(super) async fn upgrade(tx: &DatabaseTransaction, id: &str, plan: Plan) -> R
     Ok(subscription)
 }
 
-pub(super) async fn downgrade(
-    tx: &DatabaseTransaction,
-    till: &Till,
-    (id, plan): (&str, Plan),
-) -> Result<Subscription, Problem> {
+pub(super) async fn downgrade(tx: &Tx, till: &Till, (id, plan): (&str, Plan)) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     let is_asked = matches!(attempt::newest(tx, id).await?, Attempt::Asked(_));
     let effective_at = subscription.downgrade(plan, is_asked, &till.pace)?;
@@ -141,7 +137,7 @@ pub(super) async fn downgrade(
     Ok(subscription)
 }
 
-pub(super) async fn cancel(tx: &DatabaseTransaction, id: &str, at_period_end: bool) -> Result<Subscription, Problem> {
+pub(super) async fn cancel(tx: &Tx, id: &str, at_period_end: bool) -> Result<Subscription, Problem> {
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     subscription.cancel(at_period_end)?;
     tables::save(tx, &mut subscription).await?;
@@ -160,7 +156,7 @@ pub(crate) const LISTENS: [&str; 3] = [BotKicked::TYPE, GuildDeleted::TYPE, Bill
 ///
 /// Pattern 3, natural idempotency: what stands still or is over stays so. An event that comes late concerns no subscription
 /// that was made after it: the guild's version tells which was first.
-pub(crate) async fn follow(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+pub(crate) async fn follow(tx: &mut Tx, event: &Event) -> Result<()> {
     match event.event_type.as_str() {
         BotKicked::TYPE => {
             let kicked: BotKicked = event.decode()?;
@@ -182,7 +178,7 @@ pub(crate) async fn follow(tx: &DatabaseTransaction, event: &Event) -> Result<()
     }
 }
 
-async fn live_before(tx: &DatabaseTransaction, guild_id: &str, event: &Event) -> Result<Vec<Subscription>> {
+async fn live_before(tx: &Tx, guild_id: &str, event: &Event) -> Result<Vec<Subscription>> {
     let live = tables::lock_live(tx, guild_id).await?;
     let is_before = |subscription: &Subscription| match order::version(event) {
         Some(version) => subscription.guild_version < version,
@@ -191,7 +187,7 @@ async fn live_before(tx: &DatabaseTransaction, guild_id: &str, event: &Event) ->
     Ok(live.into_iter().filter(is_before).collect())
 }
 
-async fn suspend(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>, reason: &str) -> Result<()> {
+async fn suspend(tx: &Tx, subscriptions: Vec<Subscription>, reason: &str) -> Result<()> {
     for known in subscriptions {
         let Some(mut subscription) = tables::lock(tx, &known.subscription_id).await? else {
             continue;
@@ -208,7 +204,7 @@ async fn suspend(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>, rea
     Ok(())
 }
 
-async fn end_all(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>) -> Result<()> {
+async fn end_all(tx: &Tx, subscriptions: Vec<Subscription>) -> Result<()> {
     for known in subscriptions {
         let Some(mut subscription) = tables::lock(tx, &known.subscription_id).await? else {
             continue;
@@ -221,11 +217,7 @@ async fn end_all(tx: &DatabaseTransaction, subscriptions: Vec<Subscription>) -> 
     Ok(())
 }
 
-async fn tell_canceled(
-    tx: &DatabaseTransaction,
-    subscription: &Subscription,
-    cancel_at_period_end: bool,
-) -> Result<()> {
+async fn tell_canceled(tx: &Tx, subscription: &Subscription, cancel_at_period_end: bool) -> Result<()> {
     let canceled = SubscriptionCanceled {
         subscription_id: subscription.subscription_id.clone(),
         cancel_at_period_end,

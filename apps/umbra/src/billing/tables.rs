@@ -1,8 +1,8 @@
 //! The tables of cards and subscriptions.
 
-use postroom::{Error, ErrorKind, Migration, Result};
+use postroom::{Error, ErrorKind, Migration, Result, Tx};
+use sea_orm::QueryResult;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{DatabaseTransaction, QueryResult};
 
 use super::domain::{Status, Subscription};
 use crate::plan::Plan;
@@ -27,7 +27,7 @@ pub(crate) struct BillingKey {
     pub(super) is_deleted: bool,
 }
 
-pub(super) async fn insert_key(tx: &DatabaseTransaction, key: &BillingKey) -> Result<()> {
+pub(super) async fn insert_key(tx: &Tx, key: &BillingKey) -> Result<()> {
     let row = vec![
         cell("billing_key_id", key.billing_key_id.as_str()),
         cell("user_id", key.user_id.as_str()),
@@ -37,25 +37,25 @@ pub(super) async fn insert_key(tx: &DatabaseTransaction, key: &BillingKey) -> Re
     rows::insert(tx, KEY, row).await
 }
 
-pub(super) async fn lock_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<Option<BillingKey>> {
+pub(super) async fn lock_key(tx: &Tx, billing_key_id: &str) -> Result<Option<BillingKey>> {
     let row = rows::lock(tx, KEY, ("billing_key_id", billing_key_id)).await?;
     row.map(read_key).transpose()
 }
 
 /// The user's newest card.
-pub(super) async fn key_of(tx: &DatabaseTransaction, user_id: &str) -> Result<Option<BillingKey>> {
+pub(super) async fn key_of(tx: &Tx, user_id: &str) -> Result<Option<BillingKey>> {
     let rows = rows::list(tx, KEY, ("user_id", user_id), "billing_key_id").await?;
     let keys: Vec<BillingKey> = rows.into_iter().map(read_key).collect::<Result<_>>()?;
     Ok(keys.into_iter().rfind(|key| !key.is_deleted))
 }
 
-pub(super) async fn delete_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<()> {
+pub(super) async fn delete_key(tx: &Tx, billing_key_id: &str) -> Result<()> {
     let this = Expr::col("billing_key_id").eq(billing_key_id);
     rows::change(tx, KEY, vec![cell("is_deleted", true)], this).await?;
     Ok(())
 }
 
-pub(super) async fn insert(tx: &DatabaseTransaction, subscription: &Subscription) -> Result<()> {
+pub(super) async fn insert(tx: &Tx, subscription: &Subscription) -> Result<()> {
     let mut row = state(subscription);
     row.extend([
         cell("subscription_id", subscription.subscription_id.as_str()),
@@ -68,7 +68,7 @@ pub(super) async fn insert(tx: &DatabaseTransaction, subscription: &Subscription
 }
 
 /// Writes it down as its next version.
-pub(super) async fn save(tx: &DatabaseTransaction, subscription: &mut Subscription) -> Result<()> {
+pub(super) async fn save(tx: &Tx, subscription: &mut Subscription) -> Result<()> {
     subscription.version += 1;
     let this = Expr::col("subscription_id").eq(subscription.subscription_id.as_str());
     rows::change(tx, SUBSCRIPTION, state(subscription), this).await?;
@@ -91,30 +91,30 @@ fn state(subscription: &Subscription) -> Vec<Cell> {
     ]
 }
 
-pub(super) async fn find(tx: &DatabaseTransaction, subscription_id: &str) -> Result<Option<Subscription>> {
+pub(super) async fn find(tx: &Tx, subscription_id: &str) -> Result<Option<Subscription>> {
     let row = rows::find(tx, SUBSCRIPTION, ("subscription_id", subscription_id)).await?;
     row.map(read).transpose()
 }
 
-pub(super) async fn lock(tx: &DatabaseTransaction, subscription_id: &str) -> Result<Option<Subscription>> {
+pub(super) async fn lock(tx: &Tx, subscription_id: &str) -> Result<Option<Subscription>> {
     let row = rows::lock(tx, SUBSCRIPTION, ("subscription_id", subscription_id)).await?;
     row.map(read).transpose()
 }
 
 /// The guild's subscription that is live.
-pub(super) async fn lock_live(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<Subscription>> {
+pub(super) async fn lock_live(tx: &Tx, guild_id: &str) -> Result<Option<Subscription>> {
     let row = rows::lock(tx, SUBSCRIPTION, ("live_guild_id", guild_id)).await?;
     row.map(read).transpose()
 }
 
 /// All subscriptions of a guild, oldest first.
-pub(super) async fn of_guild(tx: &DatabaseTransaction, guild_id: &str) -> Result<Vec<Subscription>> {
+pub(super) async fn of_guild(tx: &Tx, guild_id: &str) -> Result<Vec<Subscription>> {
     let rows = rows::list(tx, SUBSCRIPTION, ("guild_id", guild_id), "subscription_id").await?;
     rows.into_iter().map(read).collect()
 }
 
 /// All subscriptions that are paid with a card.
-pub(super) async fn of_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<Vec<Subscription>> {
+pub(super) async fn of_key(tx: &Tx, billing_key_id: &str) -> Result<Vec<Subscription>> {
     let rows = rows::list(tx, SUBSCRIPTION, ("billing_key_id", billing_key_id), "subscription_id").await?;
     rows.into_iter().map(read).collect()
 }

@@ -1,14 +1,14 @@
 //! What Discord tells us of guilds: the row and the event commit together.
 
+use postroom::Tx;
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 
 use super::domain::Guild;
 use super::events::{BotInstalled, BotKicked, GuildDeleted, GuildOwnerChanged};
 use super::tables::{self, unknown};
 use crate::order::emit;
 
-pub(crate) async fn install(tx: &DatabaseTransaction, guild_id: &str, installer: &str) -> Result<Guild, Problem> {
+pub(crate) async fn install(tx: &Tx, guild_id: &str, installer: &str) -> Result<Guild, Problem> {
     let known = tables::lock(tx, guild_id).await?;
     let is_new = known.is_none();
     let mut guild = Guild::install(known, guild_id, installer)?;
@@ -24,7 +24,7 @@ pub(crate) async fn install(tx: &DatabaseTransaction, guild_id: &str, installer:
     Ok(guild)
 }
 
-pub(crate) async fn kick(tx: &DatabaseTransaction, guild_id: &str) -> Result<Guild, Problem> {
+pub(crate) async fn kick(tx: &Tx, guild_id: &str) -> Result<Guild, Problem> {
     let mut guild = tables::lock(tx, guild_id).await?.ok_or_else(unknown)?;
     guild.kick()?;
     tables::save(tx, &mut guild).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn kick(tx: &DatabaseTransaction, guild_id: &str) -> Result<Gui
     Ok(guild)
 }
 
-pub(super) async fn change_owner(tx: &DatabaseTransaction, guild_id: &str, owner_id: &str) -> Result<Guild, Problem> {
+pub(super) async fn change_owner(tx: &Tx, guild_id: &str, owner_id: &str) -> Result<Guild, Problem> {
     let mut guild = tables::lock(tx, guild_id).await?.ok_or_else(unknown)?;
     let old_owner_id = guild.change_owner(owner_id)?;
     tables::save(tx, &mut guild).await?;
@@ -46,7 +46,7 @@ pub(super) async fn change_owner(tx: &DatabaseTransaction, guild_id: &str, owner
     Ok(guild)
 }
 
-pub(super) async fn delete(tx: &DatabaseTransaction, guild_id: &str) -> Result<Guild, Problem> {
+pub(super) async fn delete(tx: &Tx, guild_id: &str) -> Result<Guild, Problem> {
     let mut guild = tables::lock(tx, guild_id).await?.ok_or_else(unknown)?;
     guild.delete()?;
     tables::save(tx, &mut guild).await?;

@@ -1,8 +1,8 @@
 //! The table of guilds.
 
-use postroom::{Migration, Result};
+use postroom::{Migration, Result, Tx};
+use sea_orm::QueryResult;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{DatabaseTransaction, QueryResult};
 
 use super::domain::{Guild, Status};
 use crate::refusal::Refusal;
@@ -17,17 +17,17 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const GUILD: &str = "umbra_guild";
 
-pub(super) async fn find(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<Guild>> {
+pub(super) async fn find(tx: &Tx, guild_id: &str) -> Result<Option<Guild>> {
     let row = rows::find(tx, GUILD, ("guild_id", guild_id)).await?;
     row.map(read).transpose()
 }
 
-pub(super) async fn lock(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<Guild>> {
+pub(super) async fn lock(tx: &Tx, guild_id: &str) -> Result<Option<Guild>> {
     let row = rows::lock(tx, GUILD, ("guild_id", guild_id)).await?;
     row.map(read).transpose()
 }
 
-pub(super) async fn insert(tx: &DatabaseTransaction, guild: &Guild) -> Result<()> {
+pub(super) async fn insert(tx: &Tx, guild: &Guild) -> Result<()> {
     let row = vec![
         cell("guild_id", guild.guild_id.as_str()),
         cell("owner_id", guild.owner_id.as_str()),
@@ -38,7 +38,7 @@ pub(super) async fn insert(tx: &DatabaseTransaction, guild: &Guild) -> Result<()
 }
 
 /// Writes it down as its next version.
-pub(super) async fn save(tx: &DatabaseTransaction, guild: &mut Guild) -> Result<()> {
+pub(super) async fn save(tx: &Tx, guild: &mut Guild) -> Result<()> {
     guild.version += 1;
     let cells = vec![
         cell("owner_id", guild.owner_id.as_str()),
@@ -53,7 +53,7 @@ pub(super) async fn save(tx: &DatabaseTransaction, guild: &mut Guild) -> Result<
 /// For the doors of other contexts, never for their handlers: whether a request may name this guild. The guild stays as it is
 /// until the request's transaction ends, so that what the request does comes before or after a kick, not beside it. Answers the
 /// guild's version.
-pub(crate) async fn check_installed(tx: &DatabaseTransaction, guild_id: &str) -> Result<i64, postroom_host::Problem> {
+pub(crate) async fn check_installed(tx: &Tx, guild_id: &str) -> Result<i64, postroom_host::Problem> {
     let guild = lock(tx, guild_id).await?.ok_or_else(unknown)?;
     guild.check_installed()?;
     Ok(guild.version)

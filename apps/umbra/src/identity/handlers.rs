@@ -1,15 +1,14 @@
 //! Users register and sign in.
 
-use postroom::{Result, emit};
+use postroom::{Result, Tx, emit};
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 
 use super::events::{UserRegistered, UserSessionCreated};
 use super::tables;
 use crate::door::new_id;
 use crate::refusal::Refusal;
 
-pub(crate) async fn register(tx: &DatabaseTransaction, discord_user_id: &str) -> Result<String, Problem> {
+pub(crate) async fn register(tx: &Tx, discord_user_id: &str) -> Result<String, Problem> {
     if tables::is_known(tx, discord_user_id).await? {
         return Err(Refusal::conflict("already_registered", "this Discord user is registered").into());
     }
@@ -23,7 +22,7 @@ pub(crate) async fn register(tx: &DatabaseTransaction, discord_user_id: &str) ->
     Ok(user_id)
 }
 
-pub(super) async fn create_session(tx: &DatabaseTransaction, user_id: &str) -> Result<String> {
+pub(super) async fn create_session(tx: &Tx, user_id: &str) -> Result<String> {
     let session_id = new_id();
     tables::insert_session(tx, &session_id, user_id).await?;
     let created = UserSessionCreated {

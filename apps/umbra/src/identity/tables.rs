@@ -1,8 +1,7 @@
 //! The tables of users and sessions.
 
-use postroom::{Migration, Result};
+use postroom::{Migration, Result, Tx};
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 
 use crate::refusal::Refusal;
 use crate::rows::{self, cell};
@@ -17,23 +16,23 @@ pub(crate) const MIGRATION: Migration = Migration {
 const USER: &str = "umbra_user";
 const SESSION: &str = "umbra_session";
 
-pub(super) async fn is_known(tx: &DatabaseTransaction, discord_user_id: &str) -> Result<bool> {
+pub(super) async fn is_known(tx: &Tx, discord_user_id: &str) -> Result<bool> {
     let row = rows::find(tx, USER, ("discord_user_id", discord_user_id)).await?;
     Ok(row.is_some())
 }
 
-pub(super) async fn insert_user(tx: &DatabaseTransaction, user_id: &str, discord_user_id: &str) -> Result<()> {
+pub(super) async fn insert_user(tx: &Tx, user_id: &str, discord_user_id: &str) -> Result<()> {
     let row = vec![cell("user_id", user_id), cell("discord_user_id", discord_user_id)];
     rows::insert(tx, USER, row).await
 }
 
-pub(super) async fn insert_session(tx: &DatabaseTransaction, session_id: &str, user_id: &str) -> Result<()> {
+pub(super) async fn insert_session(tx: &Tx, session_id: &str, user_id: &str) -> Result<()> {
     let row = vec![cell("session_id", session_id), cell("user_id", user_id)];
     rows::insert(tx, SESSION, row).await
 }
 
 /// Whether a request may name this user: for doors, never for handlers of other contexts.
-pub(crate) async fn check_registered(tx: &DatabaseTransaction, user_id: &str) -> Result<(), Problem> {
+pub(crate) async fn check_registered(tx: &Tx, user_id: &str) -> Result<(), Problem> {
     match rows::lock(tx, USER, ("user_id", user_id)).await? {
         Some(_) => Ok(()),
         None => Err(Refusal::absent("unknown_user", "there is no such user").into()),

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use postroom::{DomainEvent, Error, Event, Handler, Result, emit};
-use sea_orm::DatabaseTransaction;
+use postroom::{BoxError, DomainEvent, Error, Event, Handler, Result, Tx, emit};
 
 use super::domain::{License, Paid};
 use super::events::{LicenseCanceled, LicenseDowngraded, LicenseExtended, LicenseGranted, LicenseSuspended};
@@ -40,9 +38,14 @@ pub(crate) struct Licensing {
     pub(crate) period: Duration,
 }
 
-#[async_trait]
 impl Handler for Licensing {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
+        Ok(self.follow(tx, event).await?)
+    }
+}
+
+impl Licensing {
+    async fn follow(&self, tx: &Tx, event: &Event) -> Result<()> {
         match event.event_type.as_str() {
             BotInstalled::TYPE => install(tx, event).await,
             BotKicked::TYPE => {
@@ -72,10 +75,8 @@ impl Handler for Licensing {
             other => Err(Error::invalid(format!("licensing does not know {other}"))),
         }
     }
-}
 
-impl Licensing {
-    async fn grant(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn grant(&self, tx: &Tx, event: &Event) -> Result<()> {
         let started: SubscriptionStarted = event.decode()?;
         let known = tables::lock(tx, ("guild_id", &started.guild_id)).await?;
         let is_new = known.is_none();
@@ -97,7 +98,7 @@ impl Licensing {
     }
 }
 
-async fn install(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn install(tx: &Tx, event: &Event) -> Result<()> {
     let installed: BotInstalled = event.decode()?;
     let mark = mark(event);
     let Some(mut license) = tables::lock(tx, ("guild_id", &installed.guild_id)).await? else {
@@ -116,14 +117,14 @@ async fn install(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
 }
 
 /// The licence of a guild, if this event is news to it.
-async fn guilds(tx: &DatabaseTransaction, event: &Event, guild_id: &str) -> Result<Vec<License>> {
+async fn guilds(tx: &Tx, event: &Event, guild_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("guild_id", guild_id)).await?;
     let with_news = license.and_then(|mut license| license.follow_guild(&mark(event)).then_some(license));
     Ok(with_news.into_iter().collect())
 }
 
 /// The licence of a subscription, if this event is news to it.
-async fn subscribed(tx: &DatabaseTransaction, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
+async fn subscribed(tx: &Tx, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("subscription_id", subscription_id)).await?;
     let with_news = license.and_then(|mut license| {
         let is_news = license.follow_subscription(&mark(event));
@@ -132,7 +133,7 @@ async fn subscribed(tx: &DatabaseTransaction, event: &Event, subscription_id: &s
     Ok(with_news.into_iter().collect())
 }
 
-async fn suspend(tx: &DatabaseTransaction, licenses: Vec<License>, reason: &str) -> Result<()> {
+async fn suspend(tx: &Tx, licenses: Vec<License>, reason: &str) -> Result<()> {
     for mut license in licenses {
         let is_suspended = license.suspend();
         tables::save(tx, &license).await?;
@@ -147,7 +148,7 @@ async fn suspend(tx: &DatabaseTransaction, licenses: Vec<License>, reason: &str)
     Ok(())
 }
 
-async fn cancel(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn cancel(tx: &Tx, event: &Event) -> Result<()> {
     let deleted: GuildDeleted = event.decode()?;
     for mut license in guilds(tx, event, &deleted.guild_id).await? {
         let is_canceled = license.cancel();
@@ -161,7 +162,7 @@ async fn cancel(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
 }
 
 /// A payment makes the licence last longer, unless it is over, and brings a smaller plan into effect that was announced for it.
-async fn extend(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn extend(tx: &Tx, event: &Event) -> Result<()> {
     let succeeded: PaymentSucceeded = event.decode()?;
     let until = succeeded.new_period_end;
     let license = tables::lock(tx, ("subscription_id", &succeeded.subscription_id)).await?;
@@ -185,7 +186,7 @@ async fn extend(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     }
 }
 
-async fn fall_to_free(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn fall_to_free(tx: &Tx, event: &Event) -> Result<()> {
     let failed: PaymentFailedFinal = event.decode()?;
     for license in subscribed(tx, event, &failed.subscription_id).await? {
         fall(tx, license, Plan::Free).await?;
@@ -193,7 +194,7 @@ async fn fall_to_free(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     Ok(())
 }
 
-async fn fall(tx: &DatabaseTransaction, mut license: License, plan: Plan) -> Result<()> {
+async fn fall(tx: &Tx, mut license: License, plan: Plan) -> Result<()> {
     let old = license.fall_to(plan);
     tables::save(tx, &license).await?;
     if let Some(old) = old {
@@ -207,7 +208,7 @@ async fn fall(tx: &DatabaseTransaction, mut license: License, plan: Plan) -> Res
     Ok(())
 }
 
-async fn upgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn upgrade(tx: &Tx, event: &Event) -> Result<()> {
     let upgraded: PlanUpgraded = event.decode()?;
     for mut license in subscribed(tx, event, &upgraded.subscription_id).await? {
         license.upgrade(plan(&upgraded.new_plan)?);
@@ -216,7 +217,7 @@ async fn upgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     Ok(())
 }
 
-async fn note_downgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn note_downgrade(tx: &Tx, event: &Event) -> Result<()> {
     let downgraded: PlanDowngraded = event.decode()?;
     for mut license in subscribed(tx, event, &downgraded.subscription_id).await? {
         license.next_plan = Some((plan(&downgraded.new_plan)?, downgraded.effective_at));
@@ -225,7 +226,7 @@ async fn note_downgrade(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
     Ok(())
 }
 
-async fn tell_granted(tx: &DatabaseTransaction, license: &License) -> Result<()> {
+async fn tell_granted(tx: &Tx, license: &License) -> Result<()> {
     let granted = LicenseGranted {
         license_id: license.license_id.clone(),
         guild_id: license.guild_id.clone(),

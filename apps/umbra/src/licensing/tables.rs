@@ -1,8 +1,8 @@
 //! The table of licences.
 
-use postroom::{Error, ErrorKind, Migration, Result};
+use postroom::{Error, ErrorKind, Migration, Result, Tx};
+use sea_orm::QueryResult;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{DatabaseTransaction, QueryResult};
 use time::OffsetDateTime;
 
 use super::domain::{License, Status};
@@ -18,38 +18,38 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const LICENSE: &str = "umbra_license";
 
-pub(super) async fn find(tx: &DatabaseTransaction, guild_id: &str) -> Result<Option<License>> {
+pub(super) async fn find(tx: &Tx, guild_id: &str) -> Result<Option<License>> {
     let row = rows::find(tx, LICENSE, ("guild_id", guild_id)).await?;
     row.map(read).transpose()
 }
 
 /// The licence with this `guild_id`, `subscription_id` or `billing_key_id`.
-pub(super) async fn lock(tx: &DatabaseTransaction, by: (&'static str, &str)) -> Result<Option<License>> {
+pub(super) async fn lock(tx: &Tx, by: (&'static str, &str)) -> Result<Option<License>> {
     let row = rows::lock(tx, LICENSE, by).await?;
     row.map(read).transpose()
 }
 
 /// Those that a card pays for.
-pub(super) async fn of_key(tx: &DatabaseTransaction, billing_key_id: &str) -> Result<Vec<License>> {
+pub(super) async fn of_key(tx: &Tx, billing_key_id: &str) -> Result<Vec<License>> {
     let rows = rows::list(tx, LICENSE, ("billing_key_id", billing_key_id), "license_id").await?;
     rows.into_iter().map(read).collect()
 }
 
-pub(super) async fn insert(tx: &DatabaseTransaction, license: &License) -> Result<()> {
+pub(super) async fn insert(tx: &Tx, license: &License) -> Result<()> {
     let mut row = state(license);
     row.push(cell("license_id", license.license_id.as_str()));
     row.push(cell("guild_id", license.guild_id.as_str()));
     rows::insert(tx, LICENSE, row).await
 }
 
-pub(super) async fn save(tx: &DatabaseTransaction, license: &License) -> Result<()> {
+pub(super) async fn save(tx: &Tx, license: &License) -> Result<()> {
     rows::change(tx, LICENSE, state(license), this(license)).await?;
     Ok(())
 }
 
 /// Pattern 1, conditional update: the greater end wins, so the same payment twice, or an older one late, changes nothing.
 /// Answers whether it did.
-pub(super) async fn extend(tx: &DatabaseTransaction, license: &License, until: OffsetDateTime) -> Result<bool> {
+pub(super) async fn extend(tx: &Tx, license: &License, until: OffsetDateTime) -> Result<bool> {
     let is_longer = Expr::col("expires_at_ms").lt(to_ms(until));
     let cells = vec![cell("expires_at_ms", to_ms(until))];
     rows::change(tx, LICENSE, cells, this(license).and(is_longer)).await

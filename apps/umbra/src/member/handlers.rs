@@ -1,15 +1,14 @@
 //! Members join and are restored.
 
-use postroom::{Result, emit};
+use postroom::{Result, Tx, emit};
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 
 use super::events::{MemberJoinedViaWebJoin, MemberRestored};
 use super::tables;
 use crate::door::new_id;
 use crate::refusal::Refusal;
 
-pub(super) async fn join(tx: &DatabaseTransaction, guild_id: &str, slug: &str) -> Result<String> {
+pub(super) async fn join(tx: &Tx, guild_id: &str, slug: &str) -> Result<String> {
     let member_id = new_id();
     tables::insert(tx, &member_id, guild_id, slug).await?;
     let joined = MemberJoinedViaWebJoin {
@@ -21,7 +20,7 @@ pub(super) async fn join(tx: &DatabaseTransaction, guild_id: &str, slug: &str) -
     Ok(member_id)
 }
 
-pub(super) async fn restore(tx: &DatabaseTransaction, member_id: &str, roles: Vec<String>) -> Result<(), Problem> {
+pub(super) async fn restore(tx: &Tx, member_id: &str, roles: Vec<String>) -> Result<(), Problem> {
     let guild_id = tables::lock(tx, member_id).await?;
     let guild_id = guild_id.ok_or_else(|| Refusal::absent("unknown_member", "there is no such member"))?;
     let restored = MemberRestored {

@@ -1,7 +1,6 @@
 //! The table of members.
 
-use postroom::{Migration, Result};
-use sea_orm::DatabaseTransaction;
+use postroom::{Migration, Result, Tx};
 
 use crate::rows::{self, cell};
 
@@ -14,7 +13,7 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const MEMBER: &str = "umbra_member";
 
-pub(super) async fn insert(tx: &DatabaseTransaction, member_id: &str, guild_id: &str, slug: &str) -> Result<()> {
+pub(super) async fn insert(tx: &Tx, member_id: &str, guild_id: &str, slug: &str) -> Result<()> {
     let row = vec![
         cell("member_id", member_id),
         cell("guild_id", guild_id),
@@ -24,7 +23,7 @@ pub(super) async fn insert(tx: &DatabaseTransaction, member_id: &str, guild_id: 
 }
 
 /// The guild of a member.
-pub(super) async fn lock(tx: &DatabaseTransaction, member_id: &str) -> Result<Option<String>> {
+pub(super) async fn lock(tx: &Tx, member_id: &str) -> Result<Option<String>> {
     let row = rows::lock(tx, MEMBER, ("member_id", member_id)).await?;
     Ok(row.map(|row| row.try_get("", "guild_id")).transpose()?)
 }

@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use postroom::{DomainEvent, Errand, Error, ErrorKind, Event, Result, table};
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use postroom::{BoxError, Database, DomainEvent, Error, ErrorKind, Event, ExternalTask, Result, Tx};
 
 use super::dm::{Dm, Message, Sent};
 use super::domain::{Address, canceled, payment_failed, plan_name, reason, refunded};
@@ -48,15 +46,14 @@ pub(crate) struct Notification {
 }
 
 /// Discord may take long to answer, so it is asked outside any transaction.
-#[async_trait]
-impl Errand for Notification {
-    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
-        let tx = table::begin(db).await?;
+impl ExternalTask for Notification {
+    async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
+        let tx = db.begin().await?;
         learn(&tx, event).await?;
         let message = message(&tx, event).await?;
         tx.commit().await?;
         match message {
-            Some(message) => self.tell(db, message).await,
+            Some(message) => Ok(self.tell(db, message).await?),
             None => Ok(()),
         }
     }
@@ -64,7 +61,7 @@ impl Errand for Notification {
 
 impl Notification {
     /// Sends a message, and writes down that it was sent.
-    async fn tell(&self, db: &DatabaseConnection, message: Message) -> Result<()> {
+    async fn tell(&self, db: &Database, message: Message) -> Result<()> {
         let status = match self.dm.send(&message).await {
             Sent::Delivered => "delivered",
             Sent::Closed => "closed",
@@ -80,17 +77,17 @@ impl Notification {
             content: message.content,
             status: status.to_owned(),
         };
-        let tx = table::begin(db).await?;
+        let tx = db.begin().await?;
         if !tables::is_sent(&tx, &notice.event_id).await? {
             tables::insert(&tx, &notice).await?;
         }
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }
 
 /// The message that an event brings, unless it was sent. Pattern 2, event id deduplication: the event's id is the notice's key,
 /// and the message's nonce.
-async fn message(tx: &DatabaseTransaction, event: &Event) -> Result<Option<Message>> {
+async fn message(tx: &Tx, event: &Event) -> Result<Option<Message>> {
     let Some((address, content)) = notice(event)? else {
         return Ok(None);
     };
@@ -108,7 +105,7 @@ async fn message(tx: &DatabaseTransaction, event: &Event) -> Result<Option<Messa
 }
 
 /// Learns whose something is.
-async fn learn(tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn learn(tx: &Tx, event: &Event) -> Result<()> {
     let (from, to) = match event.event_type.as_str() {
         BotInstalled::TYPE => {
             let installed: BotInstalled = event.decode()?;

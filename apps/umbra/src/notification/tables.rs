@@ -1,7 +1,6 @@
 //! The tables of addresses and of notices that were sent.
 
-use postroom::{Migration, Result};
-use sea_orm::DatabaseTransaction;
+use postroom::{Migration, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use serde::Serialize;
 
@@ -32,7 +31,7 @@ pub(super) struct Notice {
 }
 
 /// Learns where an address leads. An older event than the one it was learnt from changes nothing.
-pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address, mark: &str) -> Result<()> {
+pub(super) async fn learn(tx: &Tx, from: &Address, to: &Address, mark: &str) -> Result<()> {
     let cells = vec![cell("leads_to", to.as_str()), cell("event_id", mark)];
     if rows::lock(tx, ADDRESS, ("address", from.as_str())).await?.is_none() {
         let mut row = cells;
@@ -47,7 +46,7 @@ pub(super) async fn learn(tx: &DatabaseTransaction, from: &Address, to: &Address
 }
 
 /// The user an address leads to, if it leads to one.
-pub(super) async fn user_at(tx: &DatabaseTransaction, mut address: Address) -> Result<Option<String>> {
+pub(super) async fn user_at(tx: &Tx, mut address: Address) -> Result<Option<String>> {
     for _ in 0..STEPS_MAX {
         if let Some(user_id) = address.user_id() {
             return Ok(Some(user_id.to_owned()));
@@ -60,11 +59,11 @@ pub(super) async fn user_at(tx: &DatabaseTransaction, mut address: Address) -> R
     Ok(None)
 }
 
-pub(super) async fn is_sent(tx: &DatabaseTransaction, event_id: &str) -> Result<bool> {
+pub(super) async fn is_sent(tx: &Tx, event_id: &str) -> Result<bool> {
     Ok(rows::find(tx, NOTICE, ("event_id", event_id)).await?.is_some())
 }
 
-pub(super) async fn insert(tx: &DatabaseTransaction, notice: &Notice) -> Result<()> {
+pub(super) async fn insert(tx: &Tx, notice: &Notice) -> Result<()> {
     let row = vec![
         cell("event_id", notice.event_id.as_str()),
         cell("user_id", notice.user_id.as_str()),
@@ -75,7 +74,7 @@ pub(super) async fn insert(tx: &DatabaseTransaction, notice: &Notice) -> Result<
 }
 
 /// A part of what a user was told, oldest first.
-pub(super) async fn of_user(tx: &DatabaseTransaction, user_id: &str, part: &Part) -> Result<Vec<Notice>> {
+pub(super) async fn of_user(tx: &Tx, user_id: &str, part: &Part) -> Result<Vec<Notice>> {
     let rows = rows::page(tx, NOTICE, Expr::col("user_id").eq(user_id), ("event_id", part)).await?;
     rows.into_iter()
         .map(|row| {

@@ -1,8 +1,7 @@
 //! What the recovery workers and the guard report.
 
-use postroom::{Result, emit};
+use postroom::{Result, Tx, emit};
 use postroom_host::Problem;
-use sea_orm::DatabaseTransaction;
 
 use super::domain::Status;
 use super::events::{RestoreCompleted, RestoreFailed, RestoreStarted, SnapshotCreated, SnapshotDeleted};
@@ -10,7 +9,7 @@ use super::tables;
 use crate::door::new_id;
 use crate::refusal::Refusal;
 
-pub(super) async fn create_snapshot(tx: &DatabaseTransaction, guild_id: &str, trigger: &str) -> Result<String> {
+pub(super) async fn create_snapshot(tx: &Tx, guild_id: &str, trigger: &str) -> Result<String> {
     let snapshot_id = new_id();
     tables::insert_snapshot(tx, &snapshot_id, guild_id, trigger).await?;
     let created = SnapshotCreated {
@@ -22,7 +21,7 @@ pub(super) async fn create_snapshot(tx: &DatabaseTransaction, guild_id: &str, tr
     Ok(snapshot_id)
 }
 
-pub(super) async fn delete_snapshot(tx: &DatabaseTransaction, snapshot_id: &str) -> Result<(), Problem> {
+pub(super) async fn delete_snapshot(tx: &Tx, snapshot_id: &str) -> Result<(), Problem> {
     let guild_id = guild_of(tx, snapshot_id).await?;
     tables::delete_snapshot(tx, snapshot_id).await?;
     let snapshot_id = snapshot_id.to_owned();
@@ -30,7 +29,7 @@ pub(super) async fn delete_snapshot(tx: &DatabaseTransaction, snapshot_id: &str)
     Ok(())
 }
 
-pub(super) async fn start_restore(tx: &DatabaseTransaction, snapshot_id: &str) -> Result<String, Problem> {
+pub(super) async fn start_restore(tx: &Tx, snapshot_id: &str) -> Result<String, Problem> {
     let guild_id = guild_of(tx, snapshot_id).await?;
     let restore_job_id = new_id();
     tables::insert_restore(tx, &restore_job_id, snapshot_id, &guild_id).await?;
@@ -43,11 +42,7 @@ pub(super) async fn start_restore(tx: &DatabaseTransaction, snapshot_id: &str) -
     Ok(restore_job_id)
 }
 
-pub(super) async fn complete_restore(
-    tx: &DatabaseTransaction,
-    id: &str,
-    result_summary: String,
-) -> Result<(), Problem> {
+pub(super) async fn complete_restore(tx: &Tx, id: &str, result_summary: String) -> Result<(), Problem> {
     end_restore(tx, id, Status::Completed).await?;
     let restore_job_id = id.to_owned();
     let completed = RestoreCompleted {
@@ -58,7 +53,7 @@ pub(super) async fn complete_restore(
     Ok(())
 }
 
-pub(super) async fn fail_restore(tx: &DatabaseTransaction, id: &str, error_summary: String) -> Result<(), Problem> {
+pub(super) async fn fail_restore(tx: &Tx, id: &str, error_summary: String) -> Result<(), Problem> {
     end_restore(tx, id, Status::Failed).await?;
     let restore_job_id = id.to_owned();
     let failed = RestoreFailed {
@@ -69,13 +64,13 @@ pub(super) async fn fail_restore(tx: &DatabaseTransaction, id: &str, error_summa
     Ok(())
 }
 
-async fn end_restore(tx: &DatabaseTransaction, id: &str, to: Status) -> Result<(), Problem> {
+async fn end_restore(tx: &Tx, id: &str, to: Status) -> Result<(), Problem> {
     let status = tables::lock_restore(tx, id).await?;
     let status = status.ok_or_else(|| Refusal::absent("unknown_restore", "there is no such restore"))?;
     Ok(tables::save_restore(tx, id, status.end(to)?).await?)
 }
 
-async fn guild_of(tx: &DatabaseTransaction, snapshot_id: &str) -> Result<String, Problem> {
+async fn guild_of(tx: &Tx, snapshot_id: &str) -> Result<String, Problem> {
     let guild_id = tables::lock_snapshot(tx, snapshot_id).await?;
     Ok(guild_id.ok_or_else(|| Refusal::absent("unknown_snapshot", "there is no such snapshot"))?)
 }

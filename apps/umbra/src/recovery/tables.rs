@@ -1,7 +1,6 @@
 //! The tables of snapshots and restores.
 
-use postroom::{Migration, Result};
-use sea_orm::DatabaseTransaction;
+use postroom::{Migration, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait};
 
 use super::domain::Status;
@@ -17,12 +16,7 @@ pub(crate) const MIGRATION: Migration = Migration {
 const SNAPSHOT: &str = "umbra_snapshot";
 const RESTORE: &str = "umbra_restore";
 
-pub(super) async fn insert_snapshot(
-    tx: &DatabaseTransaction,
-    snapshot_id: &str,
-    guild_id: &str,
-    taken_for: &str,
-) -> Result<()> {
+pub(super) async fn insert_snapshot(tx: &Tx, snapshot_id: &str, guild_id: &str, taken_for: &str) -> Result<()> {
     let row = vec![
         cell("snapshot_id", snapshot_id),
         cell("guild_id", guild_id),
@@ -33,7 +27,7 @@ pub(super) async fn insert_snapshot(
 }
 
 /// The guild of a snapshot that is still there.
-pub(super) async fn lock_snapshot(tx: &DatabaseTransaction, snapshot_id: &str) -> Result<Option<String>> {
+pub(super) async fn lock_snapshot(tx: &Tx, snapshot_id: &str) -> Result<Option<String>> {
     let Some(row) = rows::lock(tx, SNAPSHOT, ("snapshot_id", snapshot_id)).await? else {
         return Ok(None);
     };
@@ -42,18 +36,13 @@ pub(super) async fn lock_snapshot(tx: &DatabaseTransaction, snapshot_id: &str) -
     Ok((!is_deleted).then_some(guild_id))
 }
 
-pub(super) async fn delete_snapshot(tx: &DatabaseTransaction, snapshot_id: &str) -> Result<()> {
+pub(super) async fn delete_snapshot(tx: &Tx, snapshot_id: &str) -> Result<()> {
     let this = Expr::col("snapshot_id").eq(snapshot_id);
     rows::change(tx, SNAPSHOT, vec![cell("is_deleted", true)], this).await?;
     Ok(())
 }
 
-pub(super) async fn insert_restore(
-    tx: &DatabaseTransaction,
-    restore_job_id: &str,
-    snapshot_id: &str,
-    guild_id: &str,
-) -> Result<()> {
+pub(super) async fn insert_restore(tx: &Tx, restore_job_id: &str, snapshot_id: &str, guild_id: &str) -> Result<()> {
     let row = vec![
         cell("restore_job_id", restore_job_id),
         cell("snapshot_id", snapshot_id),
@@ -63,13 +52,13 @@ pub(super) async fn insert_restore(
     rows::insert(tx, RESTORE, row).await
 }
 
-pub(super) async fn lock_restore(tx: &DatabaseTransaction, restore_job_id: &str) -> Result<Option<Status>> {
+pub(super) async fn lock_restore(tx: &Tx, restore_job_id: &str) -> Result<Option<Status>> {
     let row = rows::lock(tx, RESTORE, ("restore_job_id", restore_job_id)).await?;
     let status: Option<String> = row.map(|row| row.try_get("", "status")).transpose()?;
     Ok(status.as_deref().map(Status::of))
 }
 
-pub(super) async fn save_restore(tx: &DatabaseTransaction, restore_job_id: &str, status: Status) -> Result<()> {
+pub(super) async fn save_restore(tx: &Tx, restore_job_id: &str, status: Status) -> Result<()> {
     let this = Expr::col("restore_job_id").eq(restore_job_id);
     rows::change(tx, RESTORE, vec![cell("status", status.name())], this).await?;
     Ok(())

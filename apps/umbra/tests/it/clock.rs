@@ -1,6 +1,6 @@
 //! Processes whose clocks are apart: the ids of their events do not say what happened first, and nobody relies on them.
 
-use postroom::{Event, Handling, migration, table};
+use postroom::{Event, ExternalTask as _, Handler as _, Handling, migration, table};
 use postroom_testkit::{Fresh, fresh};
 use sea_orm::ConnectionTrait as _;
 use sea_orm::sea_query::{Asterisk, Query};
@@ -77,11 +77,11 @@ async fn follow(umbra: &Umbra, group: &str, fresh: &Fresh, event: &Event) {
     }
     match subscriber.handling {
         Handling::Each(handler) => {
-            let tx = table::begin(fresh.db()).await.unwrap();
-            handler.handle(&tx, event).await.unwrap();
+            let mut tx = table::begin(fresh.db()).await.unwrap();
+            handler.handle(&mut tx, event).await.unwrap();
             tx.commit().await.unwrap();
         }
-        Handling::Errand(errand) => errand.run(fresh.db(), event).await.unwrap(),
+        Handling::External(task) => task.run(&fresh.db().clone().into(), event).await.unwrap(),
         other @ Handling::Batch(_) => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use postroom::{Errand, Handling};
+use postroom::{BoxTask, ExternalTask, Handling};
 use postroom_testkit::stage::Stage;
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
@@ -259,7 +259,10 @@ async fn a_process_that_comes_late_finds_it_written_down() {
 
         let outbox = site.outbox().await;
         let due = outbox.iter().rfind(|event| event.event_type == "ChargeRequested");
-        charges(umbra).run(site.fresh.db(), due.unwrap()).await.unwrap();
+        charges(umbra)
+            .run(&site.fresh.db().clone().into(), due.unwrap())
+            .await
+            .unwrap();
         site.until_attempts("refunded", 1).await;
         cards.gate.add_permits(1);
         site.quiet().await;
@@ -270,11 +273,11 @@ async fn a_process_that_comes_late_finds_it_written_down() {
 }
 
 /// What charges cards, in a process of its own.
-fn charges(umbra: Umbra) -> Box<dyn Errand> {
+fn charges(umbra: Umbra) -> BoxTask {
     let mut subscribers = umbra.module().subscribers.into_iter();
     let charges = subscribers.find(|one| one.group == "umbra-charges").unwrap();
     match charges.handling {
-        Handling::Errand(errand) => errand,
+        Handling::External(task) => task,
         other => panic!("charges are made {other:?}"),
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use postroom::dead::{self, Selection};
 use postroom::replay::{self, Range, Replay};
 use postroom::table::{Table, named};
-use postroom::{DatabaseTransaction, Errand, Event, Handler, Handling, Result};
+use postroom::{BoxError, BoxHandler, BoxTask, Database, Event, ExternalTask, Handler, Handling, Result, Tx};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::Stage;
 use postroom_testkit::wait::until;
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection};
 
 use crate::catalogue::everything;
 use crate::site::{GROUPS, Site, umbra};
@@ -79,22 +79,20 @@ async fn is_replaying(site: &Site) -> bool {
 }
 
 /// Calls a handler twice for each event.
-struct Twice(Box<dyn Handler>);
+struct Twice(BoxHandler);
 
-#[async_trait::async_trait]
 impl Handler for Twice {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         self.0.handle(tx, event).await?;
         self.0.handle(tx, event).await
     }
 }
 
 /// Runs an errand twice for each event.
-struct Again(Box<dyn Errand>);
+struct Again(BoxTask);
 
-#[async_trait::async_trait]
-impl Errand for Again {
-    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+impl ExternalTask for Again {
+    async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
         self.0.run(db, event).await?;
         self.0.run(db, event).await
     }
@@ -106,10 +104,10 @@ async fn twice(fresh: Fresh) {
     settings.pace.period = Duration::from_secs(1);
     let mut module = settings.module();
     for subscriber in &mut module.subscribers {
-        let once = mem::replace(&mut subscriber.handling, Handling::Each(Box::new(nothing)));
+        let once = mem::replace(&mut subscriber.handling, Handling::Each(BoxHandler::new(nothing)));
         subscriber.handling = match once {
-            Handling::Each(handler) => Handling::Each(Box::new(Twice(handler))),
-            Handling::Errand(errand) => Handling::Errand(Box::new(Again(errand))),
+            Handling::Each(handler) => Handling::Each(BoxHandler::new(Twice(handler))),
+            Handling::External(task) => Handling::External(BoxTask::new(Again(task))),
             Handling::Batch(_) => panic!("nobody takes batches"),
         };
     }
@@ -150,6 +148,6 @@ async fn twice(fresh: Fresh) {
     site.stage.close().await;
 }
 
-async fn nothing(_: &DatabaseTransaction, _: &Event) -> Result<()> {
+async fn nothing(_: &mut Tx, _: &Event) -> Result<()> {
     Ok(())
 }

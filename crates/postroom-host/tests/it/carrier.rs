@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use postroom::{Filter, Relay, Route, Start, Subscriber, To};
+use postroom::{Filter, Relay, Route, Start, Subscriber, To, Tx};
 use postroom_host::Host;
 use postroom_testkit::fresh;
 use postroom_testkit::memory_broker::MemoryBroker;
 
-async fn nothing(_tx: &sea_orm::DatabaseTransaction, _event: &postroom::Event) -> postroom::Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &postroom::Event) -> postroom::Result<()> {
     Ok(())
 }
 
@@ -24,14 +24,14 @@ async fn routes_are_found_by_what_they_carry() {
             To::Destination(broker.publisher("books".parse().unwrap(), Default::default())),
         )
     };
-    let fed = Subscriber::new("audit", "**", nothing).fed_by(
+    let fed = Subscriber::matching("audit", ["**"], nothing).fed_by(
         Arc::clone(&broker),
         vec!["books".to_owned()],
         Filter::any_of(["book.sold.v1"]),
     );
     let relay = Relay::new(fresh.store() as _)
-        .subscriber(Subscriber::new("shelf", "book.**", nothing))
-        .subscriber(Subscriber::new("kitchen", "cup.**", nothing))
+        .subscriber(Subscriber::matching("shelf", ["book.**"], nothing))
+        .subscriber(Subscriber::matching("kitchen", ["cup.**"], nothing))
         .route(fed)
         .route(to("whatever-it-is-called", "book.*.v1"))
         .route(to("cups", "cup.**"));

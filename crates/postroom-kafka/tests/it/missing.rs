@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use postroom::{
-    Broker, DatabaseTransaction, DomainEvent, Event, Filter, Handler, Mode, Prefixed, Relay, Result, Route, Subscriber,
-    To, Topic, inspect, table,
+    BoxError, Broker, DomainEvent, Event, Filter, Handler, Mode, Prefixed, Relay, Result, Route, Subscriber, To, Topic,
+    Tx, inspect, table,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::wait::until;
@@ -21,9 +20,8 @@ use crate::site::KafkaSite;
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<AtomicUsize>);
 
-#[async_trait]
 impl Handler for Counter {
-    async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+    async fn handle(&self, _tx: &mut Tx, _event: &Event) -> Result<(), BoxError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -44,7 +42,7 @@ async fn emit(fresh: &Fresh, event: &impl DomainEvent) {
 /// Two groups on two topics, and one route that publishes to both.
 fn relay(fresh: &Fresh, broker: &Arc<dyn Broker>, orders: &Counter, likes: &Counter) -> Relay {
     let group = |name: &str, pattern: &str, topic: &str, counter: &Counter| {
-        let subscriber = Subscriber::new(name, pattern, counter.clone());
+        let subscriber = Subscriber::matching(name, [pattern], counter.clone());
         subscriber.fed_by(Arc::clone(broker), vec![topic.to_owned()], Filter::all())
     };
     let publish = Route {

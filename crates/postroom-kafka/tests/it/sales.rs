@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use postroom::{Delays, Error, ErrorKind, Event, Filter, Handler, Result, Retry, Subscriber};
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction};
+use postroom::{BoxError, Delays, Event, Filter, Handler, Result, Retry, Subscriber, Tx};
+use sea_orm::ConnectionTrait as _;
 
 use crate::office::{Office, OrderPaid, retry};
 
@@ -32,15 +31,14 @@ impl Sales {
     }
 }
 
-#[async_trait]
 impl Handler for Sales {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         let OrderPaid { n } = event.decode()?;
         self.calls.lock().unwrap().push((n, Instant::now()));
         tx.execute_unprepared(&format!("insert into sold (n) values ({n})"))
             .await?;
         if self.bad.lock().unwrap().contains(&n) {
-            return Err(Error::new(ErrorKind::Failed, format!("no shelf for {n}")));
+            return Err(format!("no shelf for {n}").into());
         }
         Ok(())
     }
@@ -59,7 +57,7 @@ pub(crate) async fn start_consumer(office: &mut Office, sales: &Sales) -> String
             age_max: None,
         },
         batch: 100,
-        ..Subscriber::new(group.clone(), "loopers.order.**", sales.clone())
+        ..Subscriber::matching(group.clone(), ["loopers.order.**"], sales.clone())
     };
     let spy = office.spy();
     let mut line = office.line(&spy, retry(300, HOUR));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{DatabaseTransaction, Event, Relay, Result, Subscriber};
+use postroom::{Event, Relay, Result, Subscriber, Tx};
 use postroom_postgres::{Postgres, append};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use crate::fresh::{Fresh, event};
 const PATIENCE: Duration = Duration::from_secs(30);
 const EVENTS: i64 = 3_000;
 
-async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 
@@ -41,7 +41,7 @@ async fn an_inbox_that_grows_is_never_read_as_a_whole() {
     let store: Arc<Postgres> = Arc::new(db.second().await);
     let stop = CancellationToken::new();
     let relay = Relay::new(store)
-        .route(Subscriber::new("s", "**", nothing).into_route())
+        .route(Subscriber::matching("s", ["**"], nothing).into_route())
         .run(stop.clone());
     let watch = async {
         let delivered = "select coalesce(sum(delivered), 0)::bigint from postroom.outbox_cursor";

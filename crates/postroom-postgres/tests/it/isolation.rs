@@ -1,6 +1,6 @@
 //! A database whose default isolation is not read committed.
 
-use postroom::{DatabaseTransaction, Event, Outbox, Relay, Result, Retry, Subscriber};
+use postroom::{Event, Outbox, Relay, Result, Retry, Subscriber, Tx};
 use postroom_postgres::Postgres;
 use sea_orm::ConnectionTrait;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn the_default_isolation_of_a_database_costs_no_attempts() {
             attempts_max: Some(1),
             ..Retry::default()
         },
-        ..Subscriber::new("pays", "**", pay)
+        ..Subscriber::matching("pays", ["**"], pay)
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(Relay::new(outbox).subscriber(subscriber).run(stop.clone()));
@@ -51,7 +51,7 @@ async fn the_default_isolation_of_a_database_costs_no_attempts() {
     }
 }
 
-async fn pay(tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn pay(tx: &mut Tx, _event: &Event) -> Result<()> {
     tx.execute_unprepared("update account set balance = balance + 1")
         .await?;
     Ok(())

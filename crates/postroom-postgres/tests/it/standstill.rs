@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Event, Relay, Subscriber};
+use postroom::{Event, Relay, Subscriber, Tx};
 use postroom_postgres::Postgres;
-use sea_orm::DatabaseTransaction;
 use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::fresh::{Fresh, eventually, url};
 
-async fn ignore(_tx: &DatabaseTransaction, _event: &Event) -> postroom::Result<()> {
+async fn ignore(_tx: &mut Tx, _event: &Event) -> postroom::Result<()> {
     Ok(())
 }
 
@@ -26,7 +25,8 @@ async fn an_application_without_a_free_connection_stops_no_route() {
         .connect(&url(&db.name))
         .await
         .unwrap();
-    let relay = Relay::new(Arc::new(Postgres::from_pool(pool.clone()))).subscriber(Subscriber::new("s", "**", ignore));
+    let relay =
+        Relay::new(Arc::new(Postgres::from_pool(pool.clone()))).subscriber(Subscriber::matching("s", ["**"], ignore));
     let (vitals, stop, mut running) = (relay.vitals(), CancellationToken::new(), JoinSet::new());
     running.spawn(relay.run(stop.clone()));
     eventually("the route is worked", async || vitals.lines().len() == 1).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use postroom::{Broker, DatabaseTransaction, Event, Filter, Mode, Receipt, Relay, Start, Subscriber, inspect};
+use postroom::{Broker, Event, Filter, Mode, Receipt, Relay, Start, Subscriber, Tx, inspect};
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh, server};
@@ -90,14 +90,13 @@ async fn a_queue_of_an_older_version_is_taken_as_it_is() {
 /// Counts what the subscriber handles.
 fn counting(handled: &Arc<AtomicUsize>) -> Subscriber {
     struct Counting(Arc<AtomicUsize>);
-    #[async_trait::async_trait]
     impl postroom::Handler for Counting {
-        async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> postroom::Result<()> {
+        async fn handle(&self, _tx: &mut Tx, _event: &Event) -> Result<(), postroom::BoxError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
     }
-    Subscriber::new("all", "**", Counting(Arc::clone(handled)))
+    Subscriber::matching("all", ["**"], Counting(Arc::clone(handled)))
 }
 
 /// Runs a relay with the subscriber until something is so.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
-    Broker, DatabaseTransaction, Event, Filter, Handler, Mode, Relay, Result, Route, Subscriber, To, inspect, table,
+    BoxError, Broker, Event, Filter, Handler, Mode, Relay, Result, Route, Subscriber, To, Tx, inspect, table,
 };
 use postroom_testkit::broker_suite;
 use postroom_testkit::fresh;
@@ -21,9 +20,8 @@ use crate::site::shared;
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<AtomicUsize>);
 
-#[async_trait]
 impl Handler for Counter {
-    async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+    async fn handle(&self, _tx: &mut Tx, _event: &Event) -> Result<(), BoxError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -54,7 +52,7 @@ async fn an_event_that_others_send_again_has_one_effect() {
             To::Destination(broker.publisher(topic.parse().unwrap(), Mode::Binary)),
         )
     };
-    let subscriber = Subscriber::new("s", "**", counter.clone());
+    let subscriber = Subscriber::matching("s", ["**"], counter.clone());
     let relay = Relay::new(fresh.store())
         .route(subscriber.fed_by(broker, vec![topic.clone()], Filter::all()))
         .route(publish);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use postroom::{DatabaseTransaction, ErrorKind, Event, Filter, Relay, Result, Subscriber, dead};
+use postroom::{ErrorKind, Event, Filter, Relay, Result, Subscriber, Tx, dead};
 use postroom_redis::{Options, Redis};
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::fresh;
@@ -272,7 +272,7 @@ async fn an_entry_that_kills_its_members_is_given_up_alone() {
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
-async fn count(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn count(_tx: &mut Tx, _event: &Event) -> Result<()> {
     HANDLED.fetch_add(1, SeqCst);
     Ok(())
 }
@@ -292,7 +292,7 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
     let sent = entries(0, 1, 1, 10);
     publish(&broker, &topic, &sent).await;
     take_and_die(site.url.clone(), group.clone(), topic.clone(), 1).await;
-    let subscriber = Subscriber::new(group, "shop.**", count);
+    let subscriber = Subscriber::matching(group, ["shop.**"], count);
     let route = subscriber.fed_by(Arc::new(broker), vec![topic.clone()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());

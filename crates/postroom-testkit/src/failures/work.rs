@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, BatchHandler, DatabaseTransaction, Destination, Entry, Error, ErrorKind, Event, Handler, Receipt, Result,
-    table,
+    Batch, BatchHandler, BoxError, Destination, Entry, Error, ErrorKind, Event, Handler, Receipt, Result, Tx, table,
 };
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
@@ -29,7 +28,7 @@ const HANG: Duration = Duration::from_secs(3);
 const SLOW: Duration = Duration::from_millis(300);
 
 /// Takes the lock on which handlers hang.
-pub(super) async fn lock(tx: &DatabaseTransaction, prefix: &str) -> Result<()> {
+pub(super) async fn lock(tx: &Tx, prefix: &str) -> Result<()> {
     let mut update = Query::update();
     update
         .table(Alias::new(LOCK))
@@ -85,7 +84,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    async fn work(&self, tx: &DatabaseTransaction, changes: &[Change]) -> Result<()> {
+    async fn work(&self, tx: &Tx, changes: &[Change]) -> Result<()> {
         if let Some(last) = changes.last() {
             self.script.journal.works_on(self.group, last);
         }
@@ -100,7 +99,7 @@ impl Worker {
     }
 
     #[expect(clippy::panic, reason = "a handler that panics is what is tried")]
-    async fn fail(&self, tx: &DatabaseTransaction, failure: Failure) -> Result<()> {
+    async fn fail(&self, tx: &Tx, failure: Failure) -> Result<()> {
         if failure == Failure::Hung && self.group == Group::Natural {
             return Ok(()); // its timeout is long
         }
@@ -122,24 +121,22 @@ impl Worker {
     }
 }
 
-#[async_trait]
 impl Handler for Worker {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         match self.script.change(event)? {
-            Some(change) => self.work(tx, &[change]).await,
+            Some(change) => Ok(self.work(tx, &[change]).await?),
             None => Ok(()),
         }
     }
 }
 
-#[async_trait]
 impl BatchHandler for Worker {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
         let mut changes = Vec::with_capacity(events.len());
         for event in events {
             changes.extend(self.script.change(event)?);
         }
-        self.work(tx, &changes).await
+        Ok(self.work(tx, &changes).await?)
     }
 }
 
@@ -221,7 +218,7 @@ impl Recording {
         }
         let tx = table::begin(&self.db).await?;
         effects::record(&tx, self.who, &changes).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 }
 

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a clause asserts by panicking")]
 
+use postroom::{Transaction, Tx};
 use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Entry, Event, Inspect, Position, table};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, StatementBuilder};
+use sea_orm::{ConnectionTrait, DatabaseConnection, StatementBuilder};
 use serde_json::value::to_raw_value;
 use tokio::time::{Instant, sleep};
 
@@ -33,7 +34,7 @@ pub(super) fn label(entry: &Entry) -> String {
     entry.event.decode().unwrap()
 }
 
-pub(super) async fn begin(db: &DatabaseConnection) -> DatabaseTransaction {
+pub(super) async fn begin(db: &DatabaseConnection) -> Tx {
     table::begin(db).await.unwrap()
 }
 
@@ -45,7 +46,7 @@ pub(super) async fn change(db: &DatabaseConnection, statement: &impl StatementBu
 }
 
 /// Emits labels of one key, in this order, in somebody's transaction.
-pub(super) async fn append(tx: &DatabaseTransaction, key: &str, labels: &[&str]) {
+pub(super) async fn append(tx: &impl Transaction, key: &str, labels: &[&str]) {
     let events: Vec<Event> = labels.iter().map(|label| event(key, label)).collect();
     postroom::append(tx, &events).await.unwrap();
 }

@@ -4,8 +4,8 @@
 
 use std::pin::pin;
 
-use postroom::OpenTransaction;
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, Statement, TransactionTrait};
+use postroom::{OpenTransaction, Tx};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement, TransactionTrait};
 use tokio::time::timeout;
 
 use super::actor::{A_WHILE, Reader, append, begin, commit, label, until};
@@ -28,7 +28,7 @@ pub async fn a_late_commit_is_not_skipped(fresh: Fresh) {
 }
 
 /// Where only one transaction can write at a time: the next one waits, and both are read in commit order.
-async fn the_second_writer_waits(first: DatabaseTransaction, writers: &DatabaseConnection, mut reader: Reader) {
+async fn the_second_writer_waits(first: Tx, writers: &DatabaseConnection, mut reader: Reader) {
     let mut second = pin!(commit(writers, "quick", &["quick"]));
     assert!(
         timeout(A_WHILE, &mut second).await.is_err(),
@@ -58,7 +58,7 @@ pub async fn a_rolled_back_event_is_never_read(fresh: Fresh) {
 /// A savepoint takes back its own events and no others.
 pub async fn a_savepoint_rolled_back_hides_only_its_events(fresh: Fresh) {
     let mut reader = Reader::new(&fresh);
-    let tx = begin(fresh.db()).await;
+    let tx = fresh.db().begin().await.unwrap();
     append(&tx, "thing", &["before"]).await;
     let hidden = tx.begin().await.unwrap();
     append(&hidden, "thing", &["hidden"]).await;

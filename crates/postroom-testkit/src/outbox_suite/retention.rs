@@ -11,9 +11,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
-use postroom::{Entry, Inspect, Position, Prune};
+use postroom::{Entry, Inspect, Position, Prune, Tx};
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait, LockType, OnConflict, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 use tokio::time::{Instant, timeout};
 
 use super::actor::{A_WHILE, DEADLINE, Reader, append, begin, change, commit, fill, label};
@@ -172,7 +172,7 @@ pub async fn prune_never_blocks_a_writer(fresh: Fresh) {
 }
 
 /// Locks an entry of the log, as a reader may that is none of ours.
-async fn lock_entry(tx: &DatabaseTransaction, id: i64) {
+async fn lock_entry(tx: &Tx, id: i64) {
     let mut select = Query::select();
     select
         .column(Alias::new("id"))

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use postroom::{Event, Fault, Handler, Idempotency, Outbox, Relay, Result, Subscriber, Trouble, clock, table};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use postroom::{
+    BoxError, Event, Fault, Handler, Idempotency, Outbox, Relay, Result, Subscriber, Trouble, Tx, clock, table,
+};
+use sea_orm::ConnectionTrait;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,7 @@ pub async fn a_locked_table_holds_up_only_its_own_subscribers(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.execute("create table suite_locked (n int not null)").await;
     office.execute("insert into suite_locked (n) values (0)").await;
-    let waiting = (0..BLOCKED).map(|n| Subscriber::new(format!("waits-{n}"), "suite.**", count_locked));
+    let waiting = (0..BLOCKED).map(|n| Subscriber::matching(format!("waits-{n}"), ["suite.**"], count_locked));
     let relay = waiting.fold(office.relay(), |relay, subscriber| relay.subscriber(subscriber));
     office.start(relay.subscriber(Scripted::new("free").subscriber(3)));
     let before = latencies(&office, LOOKS, Duration::ZERO).await;
@@ -91,7 +92,7 @@ async fn latencies(office: &Office, count: usize, pause: Duration) -> Vec<Durati
 }
 
 /// A transaction that has cancelled an event which is due.
-async fn cancel_and_stay_open(office: &Office) -> DatabaseTransaction {
+async fn cancel_and_stay_open(office: &Office) -> Tx {
     let tx = table::begin(office.fresh.db()).await.expect("begin");
     let soon = clock::now() + Duration::from_secs(1);
     let id = postroom::emit_at(&tx, &noted("cancelled", "cancelled"), soon)
@@ -110,7 +111,7 @@ async fn schedule_now(office: &Office, note: &str) {
     tx.commit().await.expect("commit");
 }
 
-async fn count_locked(tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn count_locked(tx: &mut Tx, _event: &Event) -> Result<()> {
     tx.execute_unprepared("update suite_locked set n = n + 1").await?;
     Ok(())
 }
@@ -273,7 +274,7 @@ fn relay(outbox: Arc<dyn postroom::Inspect>, handles: Handles) -> Relay {
     let outbox: Arc<dyn Outbox> = outbox;
     Relay::new(outbox).subscriber(Subscriber {
         idempotency: Idempotency::Natural,
-        ..Subscriber::new("s", "suite.**", handles)
+        ..Subscriber::matching("s", ["suite.**"], handles)
     })
 }
 
@@ -285,9 +286,8 @@ struct Handles {
     )>,
 }
 
-#[async_trait]
 impl Handler for Handles {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         let noted: Noted = event.decode()?;
         let who = if self.pauses.is_some() { "first" } else { "second" };
         tx.execute_unprepared(&format!("insert into suite_once (note) values ('{}')", noted.note))

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Handling, Idempotency, Receipt, Result,
-    Route, Start, Subscriber, To, Upcaster, inspect, table,
+    Batch, BoxError, BoxHandler, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Handling,
+    Idempotency, Receipt, Result, Route, Start, Subscriber, To, Tx, Upcaster, inspect, table,
 };
-use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
+use sea_orm::{ConnectionTrait, Statement};
 
 use super::fixture::{InBatches, Noted, Office, Scripted, noted, quick};
 use crate::Fresh;
@@ -134,7 +134,7 @@ async fn kill_at(office: &mut Office, note: &str) {
         gate: gate.clone(),
     };
     office.start(office.relay().subscriber(Subscriber {
-        handling: Handling::Each(Box::new(handler)),
+        handling: Handling::Each(BoxHandler::new(handler)),
         ..script.subscriber(3)
     }));
     gate.reached().await;
@@ -161,9 +161,8 @@ struct Stopping {
     gate: Gate,
 }
 
-#[async_trait]
 impl Handler for Stopping {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         self.script.handle(tx, event).await?;
         if event.decode::<Noted>()?.note == self.note {
             self.gate.stand().await;
@@ -259,9 +258,8 @@ async fn yield_often(times: u32) {
 #[derive(Debug)]
 struct Chained;
 
-#[async_trait]
 impl Handler for Chained {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         let first: Noted = event.decode()?;
         if first.note == "first" {
             postroom::emit(tx, &noted(&first.key, "second")).await?;
@@ -273,7 +271,9 @@ impl Handler for Chained {
 /// What a handler emits in its transaction is delivered too, and names its cause.
 pub async fn a_handler_emits_through_the_outbox(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    let relay = office.relay().subscriber(Subscriber::new("chain", "suite.**", Chained));
+    let relay = office
+        .relay()
+        .subscriber(Subscriber::matching("chain", ["suite.**"], Chained));
     office.start(relay.subscriber(Scripted::new("s").subscriber(3)));
     let ids = office.emit(&[("a", "first")]).await;
     office.expect("s", &["first", "second"]).await;
@@ -294,17 +294,21 @@ pub async fn a_handler_emits_through_the_outbox(fresh: Fresh) {
 #[derive(Debug)]
 struct Echo;
 
-#[async_trait]
 impl Handler for Echo {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
-        postroom::emit(tx, &event.decode::<Noted>()?).await.map(|_| ())
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
+        postroom::emit(tx, &event.decode::<Noted>()?).await?;
+        Ok(())
     }
 }
 
 /// A handler that answers its own event for ever is stopped by the hop limit; the last one is a dead letter that says so.
 pub async fn a_chain_that_loops_ends_as_a_dead_letter(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
-    office.start(office.relay().subscriber(Subscriber::new("echo", "suite.**", Echo)));
+    office.start(
+        office
+            .relay()
+            .subscriber(Subscriber::matching("echo", ["suite.**"], Echo)),
+    );
     office.emit(&[("a", "echo")]).await;
     let letters = async || {
         postroom::dead::list(office.fresh.db(), &postroom::dead::Selection::default(), None, 10)
@@ -361,7 +365,7 @@ pub async fn a_batch_handler_has_one_effect_per_event(fresh: Fresh) {
     office.emit(&pairs).await;
     let subscriber = Subscriber {
         idempotency: Idempotency::Inbox,
-        ..Subscriber::in_batches("s", "suite.**", InBatches(Scripted::new("s")))
+        ..Subscriber::in_batches("s", ["suite.**"], InBatches(Scripted::new("s")))
     };
     office.start(office.relay().subscriber(subscriber));
     office

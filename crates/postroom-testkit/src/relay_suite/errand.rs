@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
-use postroom::{Errand, Error, Event, Idempotency, Relay, Result, Subscriber, table};
-use sea_orm::{ConnectionTrait, DatabaseConnection};
+use postroom::{BoxError, Database, Event, ExternalTask, Idempotency, Relay, Result, Subscriber};
+use sea_orm::ConnectionTrait;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -33,14 +32,13 @@ impl Gated {
     fn subscriber(&self) -> Subscriber {
         Subscriber {
             retry: quick(3),
-            ..Subscriber::errand("s", "suite.noted.v1", self.clone())
+            ..Subscriber::external("s", ["suite.noted.v1"], self.clone())
         }
     }
 }
 
-#[async_trait]
-impl Errand for Gated {
-    async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+impl ExternalTask for Gated {
+    async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
         let Noted { note, .. } = event.decode()?;
         self.begun
             .lock()
@@ -48,10 +46,10 @@ impl Errand for Gated {
             .push(note.clone());
         match note.as_str() {
             "slow" => self.gate.acquire().await.expect("the gate stays").forget(),
-            "bad" => return Err(Error::new(postroom::ErrorKind::Failed, "scripted to fail")),
+            "bad" => return Err("scripted to fail".into()),
             _ => {}
         }
-        let tx = table::begin(db).await?;
+        let tx = db.begin().await?;
         tx.execute_unprepared(&effect(&note)).await?;
         tx.commit().await?;
         Ok(())
@@ -122,11 +120,10 @@ pub async fn an_errand_that_fails_is_tried_again(fresh: Fresh) {
 pub async fn what_an_errand_emits_has_a_cause(fresh: Fresh) {
     struct Emits;
 
-    #[async_trait]
-    impl Errand for Emits {
-        async fn run(&self, db: &DatabaseConnection, event: &Event) -> Result<()> {
+    impl ExternalTask for Emits {
+        async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
             if event.hops() == 0 {
-                let tx = table::begin(db).await?;
+                let tx = db.begin().await?;
                 postroom::emit(&tx, &noted("a", "follows")).await?;
                 tx.commit().await?;
             }
@@ -139,7 +136,7 @@ pub async fn what_an_errand_emits_has_a_cause(fresh: Fresh) {
     office.start(
         office
             .relay()
-            .subscriber(Subscriber::errand("s", "suite.noted.v1", Emits)),
+            .subscriber(Subscriber::external("s", ["suite.noted.v1"], Emits)),
     );
     office
         .until("both are delivered", async || {
@@ -169,5 +166,5 @@ pub async fn an_errand_with_an_inbox_is_refused(fresh: Fresh) {
     let outbox: Arc<dyn postroom::Outbox> = fresh.store();
     let relay = Relay::new(outbox).subscriber(errand);
     let error = relay.run(CancellationToken::new()).await.expect_err("refused");
-    assert!(error.to_string().contains("its idempotency is Natural"), "{error}");
+    assert!(error.to_string().contains("its idempotency must be Natural"), "{error}");
 }

@@ -243,7 +243,7 @@ pub async fn a_poison_event_in_a_batch_is_found(fresh: Fresh) {
         .await;
     let subscriber = Subscriber {
         retry: quick(2),
-        ..Subscriber::in_batches("s", "suite.**", InBatches(script))
+        ..Subscriber::in_batches("s", ["suite.**"], InBatches(script))
     };
     office.start(office.relay().subscriber(subscriber));
     office.expect("s", &["1", "2", "3", "4", "5"]).await;

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use postroom::{
-    BatchHandler, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Inspect, Job, Outbox, Relay, Result,
-    Retry, Route, Start, Subscriber, Vitals, table,
+    BatchHandler, BoxError, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Inspect, Job, Outbox, Relay,
+    Result, Retry, Route, Start, Subscriber, Tx, Vitals, table,
 };
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +75,14 @@ impl Office {
 
     pub(crate) fn start(&mut self, posts: Posts) {
         self.relays.spawn(posts.relay().run(self.stop.child_token()));
+    }
+
+    /// Runs a relay until nothing is left to do.
+    pub(crate) async fn drain(&self, posts: Posts) {
+        let drained = tokio::time::timeout(DEADLINE, posts.relay().drain()).await;
+        drained
+            .expect("a relay becomes idle in time")
+            .expect("a relay ends well");
     }
 
     /// Stops every relay and waits for its end.
@@ -309,11 +316,11 @@ impl Scripted {
     pub(crate) fn subscriber(&self, attempts_max: u32) -> Subscriber {
         Subscriber {
             retry: quick(attempts_max),
-            ..Subscriber::new(self.who.clone(), "suite.**", self.clone())
+            ..Subscriber::matching(self.who.clone(), ["suite.**"], self.clone())
         }
     }
 
-    async fn act(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn act(&self, tx: &Tx, event: &Event) -> Result<()> {
         let noted: Noted = event.decode()?;
         self.calls
             .lock()
@@ -345,7 +352,7 @@ impl Scripted {
         }
     }
 
-    async fn leave_effect(&self, tx: &DatabaseTransaction, note: &str) -> Result<()> {
+    async fn leave_effect(&self, tx: &Tx, note: &str) -> Result<()> {
         let sql = format!(
             "insert into suite_effect (seq, who, note) select coalesce(max(seq), 0) + 1, '{}', '{note}' from suite_effect",
             self.who
@@ -355,10 +362,9 @@ impl Scripted {
     }
 }
 
-#[async_trait]
 impl Handler for Scripted {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
-        self.act(tx, event).await
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
+        Ok(self.act(tx, event).await?)
     }
 }
 
@@ -366,9 +372,8 @@ impl Handler for Scripted {
 #[derive(Debug)]
 pub(crate) struct InBatches(pub(crate) Scripted);
 
-#[async_trait]
 impl BatchHandler for InBatches {
-    async fn handle(&self, tx: &DatabaseTransaction, events: &[&Event]) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
         for event in events {
             self.0.act(tx, event).await?;
         }

@@ -157,7 +157,7 @@ pub async fn a_group_named_as_the_inbox_needs_it_is_refused(fresh: Fresh) {
 /// A subscriber whose pattern can match nothing would pass every event in silence.
 pub async fn a_misspelt_pattern_is_refused(fresh: Fresh) {
     for pattern in ["", "suite.noted*", "suite.**.v1"] {
-        let subscriber = Subscriber::new("s", pattern, Scripted::new("s"));
+        let subscriber = Subscriber::matching("s", [pattern], Scripted::new("s"));
         let outbox: Arc<dyn postroom::Outbox> = fresh.store();
         let running = Relay::new(outbox).subscriber(subscriber).run(CancellationToken::new());
         let ended = tokio::time::timeout(Duration::from_secs(10), running).await;

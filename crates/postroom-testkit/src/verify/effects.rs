@@ -34,7 +34,7 @@ pub(crate) async fn create(db: &DatabaseConnection) -> Result<()> {
     tx.execute(&create)
         .await
         .map_err(|source| Error::db("make the table of effects", source))?;
-    Ok(tx.commit().await?)
+    tx.commit().await
 }
 
 /// Drops the table.

@@ -4,9 +4,8 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use postroom::{
-    Broker, DatabaseTransaction, Event, Filter, Handler, Mode, Relay, Result, Route, Start, Subscriber, To, dead, table,
+    BoxError, Broker, Event, Filter, Handler, Mode, Relay, Result, Route, Start, Subscriber, To, Tx, dead, table,
 };
 use postroom_testkit::broker_suite::{self, Published, Site as _};
 use postroom_testkit::feed::Feed;
@@ -117,9 +116,8 @@ async fn a_broker_that_takes_no_copies_holds_up_nobody() {
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<AtomicUsize>);
 
-#[async_trait]
 impl Handler for Counter {
-    async fn handle(&self, _tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+    async fn handle(&self, _tx: &mut Tx, _event: &Event) -> Result<(), BoxError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -138,7 +136,7 @@ async fn nothing_is_published_before_the_groups_have_joined() {
     }
     let subscriber = Subscriber {
         start: Start::Head,
-        ..Subscriber::new("s", "**", counter.clone())
+        ..Subscriber::matching("s", ["**"], counter.clone())
     };
     let publish = Route {
         awaits: vec!["s".to_owned()],
@@ -162,7 +160,7 @@ async fn nothing_is_published_before_the_groups_have_joined() {
     ended.unwrap();
 }
 
-async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 
@@ -173,7 +171,7 @@ async fn what_is_no_event_becomes_a_dead_letter() {
     let mut broker = MemoryBroker::default();
     broker.put("t", "odd\0kind", b"not \0 json \xff").await;
     broker.put("t", "application/json", b"{}").await;
-    let mut subscriber = Subscriber::new("s", "**", nothing);
+    let mut subscriber = Subscriber::matching("s", ["**"], nothing);
     subscriber.joins_at = Start::Beginning; // the bytes are there already
     let route = subscriber.fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     let stop = CancellationToken::new();

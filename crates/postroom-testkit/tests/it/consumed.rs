@@ -4,24 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
-    Broker as _, DatabaseTransaction, Delays, Entry, Envelope, Errand, Error, ErrorKind, Event, Filter, Handler, Relay,
-    Result, Retry, Start, Subscriber, clock, dead, inspect, table,
+    BoxError, Broker as _, Database, Delays, Entry, Envelope, Error, ErrorKind, Event, ExternalTask, Filter, Handler,
+    Relay, Result, Retry, Start, Subscriber, Tx, clock, dead, inspect, table,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::memory_broker::MemoryBroker;
 use postroom_testkit::wait::{until, until_some};
 use postroom_testkit::{Fresh, fresh};
-use sea_orm::{ConnectionTrait as _, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use serde_json::value::to_raw_value;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-async fn handle(_tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+async fn handle(_tx: &mut Tx, event: &Event) -> Result<()> {
     match event.decode::<String>()?.as_str() {
         "poison" => Err(Error::new(ErrorKind::Failed, "no")),
         _ => Ok(()),
@@ -50,7 +49,7 @@ async fn letters(fresh: &Fresh) -> Vec<dead::DeadLetter> {
 /// Lets the subscriber work what the broker holds until it has delivered `count`.
 async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count: i64) -> inspect::RouteStatus {
     consume_by(
-        Subscriber::new("s", "a.**", handle),
+        Subscriber::matching("s", ["a.**"], handle),
         fresh,
         broker,
         (attempts_max, count),
@@ -157,13 +156,12 @@ async fn what_was_discarded_and_comes_again_is_not_handled() {
 /// Counts the errands that it runs, and fails as the handler does.
 struct Counting(Arc<AtomicUsize>);
 
-#[async_trait]
-impl Errand for Counting {
-    async fn run(&self, _db: &DatabaseConnection, event: &Event) -> Result<()> {
+impl ExternalTask for Counting {
+    async fn run(&self, _db: &Database, event: &Event) -> Result<(), BoxError> {
         match event.decode::<String>()?.as_str() {
             "poison" => {
                 self.0.fetch_add(1, Ordering::Relaxed);
-                Err(Error::new(ErrorKind::Failed, "no"))
+                Err("no".into())
             }
             _ => Ok(()),
         }
@@ -175,7 +173,7 @@ impl Errand for Counting {
 async fn an_errand_that_was_given_up_does_not_run_again() {
     let (fresh, runs) = (fresh::sqlite().await, Arc::new(AtomicUsize::new(0)));
     let mut broker = MemoryBroker::default();
-    let errand = || Subscriber::errand("s", "a.**", Counting(Arc::clone(&runs)));
+    let errand = || Subscriber::external("s", ["a.**"], Counting(Arc::clone(&runs)));
     let poison = structured("a", "poison");
     for body in [&poison, &structured("b", "well")] {
         broker.put("t", CLOUDEVENTS_JSON, body).await;
@@ -195,12 +193,11 @@ struct Standing {
     goes_on: Arc<Notify>,
 }
 
-#[async_trait]
 impl Handler for Standing {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         self.stands.notify_one();
         self.goes_on.notified().await;
-        handle(tx, event).await
+        Ok(handle(tx, event).await?)
     }
 }
 
@@ -218,7 +215,7 @@ impl StandingRelay {
         let (mut broker, handler) = (MemoryBroker::default(), Standing::default());
         let body = structured("a", note);
         broker.put("t", CLOUDEVENTS_JSON, &body).await;
-        let mut subscriber = Subscriber::new("s", "**", handler.clone());
+        let mut subscriber = Subscriber::matching("s", ["**"], handler.clone());
         subscriber.joins_at = Start::Beginning;
         subscriber.retry = Retry {
             attempts_max: Some(attempts_max),
@@ -343,7 +340,7 @@ async fn a_group_that_its_broker_has_forgotten_misses_nothing() {
     let mut broker = MemoryBroker::default();
     broker.put("t", CLOUDEVENTS_JSON, &structured("a", "well")).await;
     let route =
-        Subscriber::new("s", "**", handle).fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
+        Subscriber::matching("s", ["**"], handle).fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
     let status = async || inspect::status(&*fresh).await.unwrap().routes.pop();
@@ -432,7 +429,7 @@ async fn what_a_consumer_parks_disturbs_no_other_route() {
         row.unwrap().unwrap().try_get_by_index::<i64>(0).unwrap()
     };
     let mut broker = MemoryBroker::default();
-    let mut subscriber = Subscriber::new("s", "**", handle);
+    let mut subscriber = Subscriber::matching("s", ["**"], handle);
     subscriber.joins_at = Start::Beginning;
     let mut route = subscriber.fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     route.batch = 1;

@@ -4,21 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postroom::inspect::{self, Carrier};
-use postroom::{Event, Filter, Relay, Result, Subscriber, append, parse_payload, table};
+use postroom::{Event, Filter, Relay, Result, Subscriber, Tx, append, parse_payload, table};
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
-use sea_orm::DatabaseTransaction;
 use tokio_util::sync::CancellationToken;
 
 use crate::hooked::Hooked;
 
-async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 
 /// Makes a route of two shards known, which nobody works any more.
 async fn register(fresh: &Fresh, route: &str) {
-    let mut subscriber = Subscriber::new(route, "**", nothing);
+    let mut subscriber = Subscriber::matching(route, ["**"], nothing);
     subscriber.shards = 2;
     let stop = CancellationToken::new();
     let running = Relay::new(fresh.store() as _).subscriber(subscriber).run(stop.clone());

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use postroom::table::{self, Table, named};
-use postroom::{DatabaseTransaction, Event, Relay, Result, Subscriber, append};
+use postroom::{Event, Relay, Result, Subscriber, Tx, append};
 use postroom_testkit::cable::Cable;
 use postroom_testkit::certificate::Certificates;
 use postroom_testkit::{Fresh, fresh, server};
@@ -105,7 +105,7 @@ async fn falls_silent(fresh: Fresh, processes: usize, cable: &Cable, direct: &st
     let writer = writer.await.unwrap();
     let (stop, mut relays) = (CancellationToken::new(), JoinSet::new());
     for _ in 0..processes {
-        let subscribers = (0..ROUTES).map(|n| Subscriber::new(format!("s{n}"), "**", nothing));
+        let subscribers = (0..ROUTES).map(|n| Subscriber::matching(format!("s{n}"), ["**"], nothing));
         let relay = Relay::new(fresh.second().await);
         relays.spawn(subscribers.fold(relay, Relay::subscriber).run(stop.clone()));
     }
@@ -149,7 +149,7 @@ async fn load(writer: &DatabaseConnection, span: Duration) -> usize {
     emitted
 }
 
-async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! What has failed, by route and type.
 
+use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
 
 use super::Carrier;
 use crate::error::{Error, Result};
 use crate::outbox::Inspect;
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// How many entries have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub async fn failures(store: &dyn Inspect, types: &[&str], carriers: &[Carrier])
 
 /// How many entries in this state have been tried how often: attempts, entries.
 async fn count(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     (table, state): (Table, &str),
     types: &[&str],
     carriers: &[Carrier],

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
-use sea_orm::DatabaseTransaction;
 
 use super::{Line, PROBE_LANES};
 use crate::destination::{Batch, Receipt};
@@ -16,6 +15,7 @@ use crate::outbox::Entry;
 use crate::route::{Lanes, To};
 use crate::task;
 use crate::trace::{self, Step};
+use crate::tx::Tx;
 
 /// What was sent, and what came back.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Sent<'a> {
     /// Of the first of them: all, but for a subscriber.
     pub(super) receipts: Vec<Receipt>,
     /// The transaction in which they are to be settled, if it holds effects.
-    pub(super) tx: Option<DatabaseTransaction>,
+    pub(super) tx: Option<Tx>,
 }
 
 impl Line {

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use sea_orm::DatabaseTransaction;
 use uuid::Uuid;
 
 use super::progress::commit;
@@ -16,6 +15,7 @@ use crate::kept;
 use crate::outbox::{Entry, Position, answered};
 use crate::route::To;
 use crate::table;
+use crate::tx::Tx;
 
 /// Between two looks at what the broker has brought meanwhile.
 const LOOK: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Work {
 impl Line {
     /// Reads who feeds the route. One that was fed in another way is set back to what may be unhandled. The caller has locked
     /// the cursor.
-    pub(super) async fn stage(&self, tx: &DatabaseTransaction) -> Result<Stage> {
+    pub(super) async fn stage(&self, tx: &Tx) -> Result<Stage> {
         let fed = fed::read(tx, &self.shard).await?;
         let mark = self.feeding.as_ref().map(|feeding| &feeding.mark);
         let is_same = mark.is_some_and(|mark| fed.is_by(mark));

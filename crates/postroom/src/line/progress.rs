@@ -2,19 +2,18 @@
 
 use std::time::Instant;
 
-use sea_orm::DatabaseTransaction;
-
 use super::{Line, Work};
 use crate::consumer;
 use crate::cursor;
 use crate::down::{self, Side};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::judge::Settlement;
 use crate::outbox::{Position, answered};
 use crate::parked::{self, Parking};
 use crate::route::{Lane, Ordering, Source};
 use crate::settle::{Settled, settle};
 use crate::table;
+use crate::tx::Tx;
 use crate::vitals::Counts;
 
 impl Line {
@@ -78,7 +77,7 @@ impl Line {
     pub(super) async fn settle_page(
         &self,
         work: &mut Work,
-        tx: Option<DatabaseTransaction>,
+        tx: Option<Tx>,
         position: Position,
         settlement: Settlement,
     ) -> Result<()> {
@@ -114,12 +113,7 @@ impl Line {
         Ok(())
     }
 
-    pub(super) async fn settle_retried(
-        &self,
-        work: &mut Work,
-        tx: Option<DatabaseTransaction>,
-        settlement: Settlement,
-    ) -> Result<()> {
+    pub(super) async fn settle_retried(&self, work: &mut Work, tx: Option<Tx>, settlement: Settlement) -> Result<()> {
         self.settle_passed(work).await?;
         let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
         let counts = Counts {
@@ -161,7 +155,7 @@ impl Line {
     }
 
     /// The transaction that holds effects, or a new one.
-    pub(super) async fn begun(&self, tx: Option<DatabaseTransaction>) -> Result<DatabaseTransaction> {
+    pub(super) async fn begun(&self, tx: Option<Tx>) -> Result<Tx> {
         match tx {
             Some(tx) => Ok(tx),
             None => table::begin_own(self.feed.outbox().db()).await,
@@ -184,6 +178,6 @@ impl Line {
     }
 }
 
-pub(super) async fn commit(tx: DatabaseTransaction) -> Result<()> {
-    tx.commit().await.map_err(|source| Error::db("commit progress", source))
+pub(super) async fn commit(tx: Tx) -> Result<()> {
+    tx.commit().await
 }

@@ -3,11 +3,12 @@
 //! begun before may be there already. What nobody has begun may not: it belongs to somebody else.
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbErr};
+use sea_orm::{ConnectionTrait, DbErr};
 
 use super::{Migration, forget, record, recorded, statement};
 use crate::error::{Error, Result};
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// A table, a column, an index, a foreign key or a check of this name exists; a column or an index to drop does not.
 const DONE_ALREADY: [u16; 6] = [1050, 1060, 1061, 1826, 3822, 1091];
@@ -16,12 +17,7 @@ const DONE_ALREADY: [u16; 6] = [1050, 1060, 1061, 1826, 3822, 1091];
 const TRIGGER_REFUSED: u16 = 1419;
 
 /// Runs the statements one by one. [`end`] must follow when the migration is recorded.
-pub(super) async fn up(
-    tx: &DatabaseTransaction,
-    owner: &str,
-    migration: &Migration,
-    failed: impl Fn(DbErr) -> Error,
-) -> Result<()> {
+pub(super) async fn up(tx: &Tx, owner: &str, migration: &Migration, failed: impl Fn(DbErr) -> Error) -> Result<()> {
     let begun = begin(tx, owner, migration).await?;
     for (number, statement) in (1..).zip(statement::statements(migration.up)) {
         if number > begun {
@@ -45,19 +41,19 @@ pub(super) async fn up(
 }
 
 /// Takes a migration that was begun as ended, up or down.
-pub(super) async fn end(tx: &DatabaseTransaction, owner: &str, migration: &Migration) -> Result<()> {
+pub(super) async fn end(tx: &Tx, owner: &str, migration: &Migration) -> Result<()> {
     forget(tx, &noted(owner), migration.number).await
 }
 
 /// Begins to take a migration back: if that breaks off, any part of it may be there when it is applied again.
-pub(super) async fn begin_down(tx: &DatabaseTransaction, owner: &str, migration: &Migration) -> Result<()> {
+pub(super) async fn begin_down(tx: &Tx, owner: &str, migration: &Migration) -> Result<()> {
     begin(tx, owner, migration).await?;
     let all = statement::statements(migration.up).len();
     note(tx, owner, migration, all.try_into().unwrap_or(u32::MAX)).await
 }
 
 /// How many statements earlier tries began.
-async fn begin(tx: &DatabaseTransaction, owner: &str, migration: &Migration) -> Result<u32> {
+async fn begin(tx: &Tx, owner: &str, migration: &Migration) -> Result<u32> {
     let noted = noted(owner);
     if !recorded(tx, &noted).await?.contains(&migration.number) {
         let begun = Migration {
@@ -79,7 +75,7 @@ async fn begin(tx: &DatabaseTransaction, owner: &str, migration: &Migration) -> 
 }
 
 /// Notes that this statement begins; committed at the latest when it changes the schema.
-async fn note(tx: &DatabaseTransaction, owner: &str, migration: &Migration, statement: u32) -> Result<()> {
+async fn note(tx: &Tx, owner: &str, migration: &Migration, statement: u32) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Migration))

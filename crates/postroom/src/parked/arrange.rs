@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, QueryResult};
+use sea_orm::{ConnectionTrait, QueryResult};
 
 use super::{DUE_MAX, Parking, ROWS_MAX, among, is_request, of, one_of, read_key};
 use crate::clock::db_now;
@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::event::Key;
 use crate::route::{Lane, Lanes, Ordering};
 use crate::table::{self, Table};
+use crate::tx::Tx;
 
 /// Puts the rows of these keys into order: the first of a lane is due unless it is held, the others wait. Answers those of
 /// the keys that have no row any more.
 pub(crate) async fn arrange(
-    tx: &DatabaseTransaction,
+    tx: &Tx,
     shard: &Shard,
     ordering: Ordering,
     mut keys: HashSet<Key>,
@@ -45,7 +46,7 @@ pub(crate) struct Arranged {
 
 /// Puts the rows of a shard into order, and makes no more than [`DUE_MAX`] of them due: whoever waits for the cursor meanwhile
 /// does not wait for long, however many an operator has retried.
-pub(crate) async fn arrange_all(tx: &DatabaseTransaction, shard: &Shard, ordering: Ordering) -> Result<Arranged> {
+pub(crate) async fn arrange_all(tx: &Tx, shard: &Shard, ordering: Ordering) -> Result<Arranged> {
     let places = places(tx, shard, ordering, None).await?;
     let mut misplaced = misplaced(ordering, &places);
     let is_whole = misplaced.due.len() <= DUE_MAX;
@@ -75,12 +76,7 @@ struct Place {
 }
 
 /// The places of a shard, in order by id. Only where lanes are keys can one key be looked at without the others.
-async fn places(
-    tx: &DatabaseTransaction,
-    shard: &Shard,
-    ordering: Ordering,
-    keys: Option<&HashSet<Key>>,
-) -> Result<Vec<Place>> {
+async fn places(tx: &Tx, shard: &Shard, ordering: Ordering, keys: Option<&HashSet<Key>>) -> Result<Vec<Place>> {
     let mut select = Query::select();
     select
         .columns(["id", "aggregate_type", "aggregate_id", "state", "origin"])
@@ -136,7 +132,7 @@ fn misplaced(ordering: Ordering, places: &[Place]) -> Misplaced {
     misplaced
 }
 
-async fn put(tx: &DatabaseTransaction, shard: &Shard, misplaced: &Misplaced) -> Result<()> {
+async fn put(tx: &Tx, shard: &Shard, misplaced: &Misplaced) -> Result<()> {
     let now = db_now(tx.get_database_backend());
     for (ids, state, next_at) in [
         (&misplaced.wait, Parking::Wait, Expr::cust("null")),

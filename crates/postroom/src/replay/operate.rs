@@ -1,7 +1,7 @@
 //! What operators ask of replays: how much one would deliver, which there are, and to stop one.
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::Outbox;
 use crate::parked;
 use crate::table::{self, Table, read_time};
+use crate::tx::Tx;
 
 /// What a replay would deliver.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -110,7 +111,7 @@ pub async fn cancel(db: &DatabaseConnection, replay_id: i64, actor: &str) -> Res
     Ok(removed)
 }
 
-async fn running(tx: &DatabaseTransaction, replay_id: i64) -> Result<Listed> {
+async fn running(tx: &Tx, replay_id: i64) -> Result<Listed> {
     match select(tx, Some(replay_id), 1).await?.pop() {
         None => Err(Error::new(
             ErrorKind::NotFound,
@@ -124,7 +125,7 @@ async fn running(tx: &DatabaseTransaction, replay_id: i64) -> Result<Listed> {
     }
 }
 
-async fn set_canceled(tx: &DatabaseTransaction, replay_id: i64) -> Result<()> {
+async fn set_canceled(tx: &Tx, replay_id: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
@@ -136,7 +137,7 @@ async fn set_canceled(tx: &DatabaseTransaction, replay_id: i64) -> Result<()> {
     Ok(())
 }
 
-async fn select(tx: &DatabaseTransaction, replay_id: Option<i64>, limit: u64) -> Result<Vec<Listed>> {
+async fn select(tx: &Tx, replay_id: Option<i64>, limit: u64) -> Result<Vec<Listed>> {
     let backend = tx.get_database_backend();
     let filter = match backend {
         DbBackend::Postgres => Expr::col("filter").cast_as("text"),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use clap::Args;
-use postroom::{Event, Inspect, Migration, Outbox, Page, Position, Prune, Pulse, Relay, Start, Subscriber};
-use sea_orm::{DatabaseConnection, DatabaseTransaction};
+use postroom::{Event, Inspect, Migration, Outbox, Page, Position, Prune, Pulse, Relay, Start, Subscriber, Tx};
+use sea_orm::DatabaseConnection;
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -57,7 +57,7 @@ impl IdleBench {
         let counted = Arc::new(Counted::over(Arc::clone(&site.store)));
         let outbox: Arc<dyn Outbox> = Arc::<Counted>::clone(&counted);
         let relay = (0..self.subscribers).fold(Relay::new(outbox), |relay, number| {
-            let mut subscriber = Subscriber::new(format!("bench-idle-{number}"), "postroom.bench.idle", nothing);
+            let mut subscriber = Subscriber::matching(format!("bench-idle-{number}"), ["postroom.bench.idle"], nothing);
             subscriber.start = Start::Head;
             relay.subscriber(subscriber)
         });
@@ -75,7 +75,7 @@ impl IdleBench {
     }
 }
 
-async fn nothing(_tx: &DatabaseTransaction, _event: &Event) -> postroom::Result<()> {
+async fn nothing(_tx: &mut Tx, _event: &Event) -> postroom::Result<()> {
     Ok(())
 }
 

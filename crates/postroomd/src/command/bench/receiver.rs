@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postroom::{
     Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, Receipt, Route, Start, Subscriber,
-    To,
+    To, Tx,
 };
-use sea_orm::{ConnectionTrait as _, DatabaseTransaction, Statement};
+use sea_orm::{ConnectionTrait as _, Statement};
 
 use crate::broker::BrokerAddress;
 use crate::command::bench::native::{Sql, sql};
@@ -76,9 +76,9 @@ impl Receiver {
     pub(super) fn route(self, kind: Kind, tally: &Arc<Tally>) -> Route {
         let tally = Arc::clone(tally);
         let route = match self {
-            Self::Subscriber => Subscriber::new(
+            Self::Subscriber => Subscriber::matching(
                 ROUTE,
-                Paid::TYPE,
+                [Paid::TYPE],
                 Effect {
                     insert: EFFECT.on(kind),
                     tally,
@@ -103,9 +103,8 @@ struct Effect {
     tally: Arc<Tally>,
 }
 
-#[async_trait]
 impl Handler for Effect {
-    async fn handle(&self, tx: &DatabaseTransaction, event: &Event) -> postroom::Result<()> {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), postroom::BoxError> {
         self.tally.arrive([event.id].into_iter());
         let paid: Paid = event.decode()?;
         let values = [event.id.to_string().into(), paid.account_id.into(), paid.amount.into()];

@@ -1,0 +1,71 @@
+//! Postroom inside your own service: axum, sqlx and a SQLite file, no server.
+//!
+//! ```sh
+//! DATABASE_URL=sqlite://shop.db cargo run -p embed-sqlite
+//! curl -i 127.0.0.1:3000/orders -H 'content-type: application/json' -d '{"order_id": "7", "total": 4200}'
+//! ```
+
+use std::{env, sync::Arc, time::Duration};
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use postroom::{CancellationToken, DomainEvent, Relay, Subscriber, Tx};
+use postroom_sqlite::Sqlite;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+
+/// A fact of your domain. All events of one order are delivered in order.
+#[derive(Serialize, Deserialize)]
+struct OrderPlaced {
+    order_id: String,
+    total: i64,
+}
+
+impl DomainEvent for OrderPlaced {
+    const TYPE: &'static str = "shop.order.placed.v1";
+    const AGGREGATE_TYPE: &'static str = "order";
+    fn aggregate_id(&self) -> String {
+        self.order_id.clone()
+    }
+}
+
+/// Your transaction: the order and its event are committed together, or neither is.
+async fn place(
+    State(store): State<Arc<Sqlite>>,
+    Json(order): Json<OrderPlaced>,
+) -> Result<StatusCode, (StatusCode, String)> {
+    let placed = async {
+        let mut tx = store.begin().await?; // takes the write lock at once
+        let insert = sqlx::query("insert into orders (order_id, total) values (?1, ?2)");
+        insert.bind(&order.order_id).bind(order.total).execute(&mut *tx).await?;
+        postroom_sqlite::emit(&mut tx, &order).await?;
+        anyhow::Ok(tx.commit().await?)
+    };
+    let created = placed.await.map(|()| StatusCode::CREATED);
+    created.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Your subscriber: it has one effect for each order, whatever crashes in between.
+async fn count_sale(tx: &mut Tx, order: OrderPlaced) -> anyhow::Result<()> {
+    let update = sqlx::query("update sales set total = total + ?1");
+    update.bind(order.total).execute(tx.sqlite()?).await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let store = Arc::new(Sqlite::open(&env::var("DATABASE_URL")?).await?);
+    let schema = sqlx::raw_sql(include_str!("../schema.sql"));
+    schema.execute(&mut *store.begin().await?).await?;
+    store.migrate().await?;
+    let relay = Relay::new(Arc::<Sqlite>::clone(&store))
+        .subscriber(Subscriber::on::<OrderPlaced>("sales", count_sale))
+        .keep(Duration::from_hours(7 * 24));
+    let stop = CancellationToken::new();
+    let app = Router::new().route("/orders", post(place)).with_state(store);
+    let listener = TcpListener::bind(env::var("LISTEN").unwrap_or("127.0.0.1:3000".into())).await?;
+    let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let signal = async { tokio::signal::ctrl_c().await.map(|()| stop.cancel()) };
+    let (delivered, served, signalled) = tokio::join!(relay.run(stop.clone()), server, signal);
+    delivered?;
+    Ok(served.and(signalled)?)
+}
