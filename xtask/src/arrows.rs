@@ -13,7 +13,7 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom-testkit" => matches!(other, "postroom" | "postroom-host" | "postroom-kafka") || is_store,
         // A module is hosted; somebody's own service brings its store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
-        "embed" => other == "postroom" || is_store,
+        "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
         _ => other == "postroom",
     }
 }

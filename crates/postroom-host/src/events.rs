@@ -45,7 +45,7 @@ pub(crate) async fn post(
         .await
         .map_err(|error| match error.kind() {
             ErrorKind::Invalid => explain(error),
-            ErrorKind::Conflict => Problem::new(StatusCode::CONFLICT, "conflict", error.to_string()),
+            ErrorKind::Conflict => Problem::new(StatusCode::CONFLICT, "conflict", error.doing()),
             _ => Problem::from(error),
         })?;
     let answer = Accepted {

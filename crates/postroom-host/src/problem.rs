@@ -62,10 +62,10 @@ impl From<Error> for Problem {
     /// Our own words for what the client can mend; for the rest a log line, because the chain holds the driver's text.
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Invalid => Self::invalid(error.to_string()),
-            ErrorKind::NotFound => Self::not_found(error.to_string()),
+            ErrorKind::Invalid => Self::invalid(error.doing()),
+            ErrorKind::NotFound => Self::not_found(error.doing()),
             ErrorKind::Conflict => Self::new(StatusCode::CONFLICT, "conflict", "it is there already"),
-            ErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", error.to_string()),
+            ErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", error.doing()),
             ErrorKind::Unavailable => {
                 tracing::warn!(error = error.report(), "request could not be served");
                 let detail = match Fault::of(&error) {

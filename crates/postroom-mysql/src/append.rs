@@ -5,7 +5,7 @@ use serde::Serialize;
 use sqlx::MySqlConnection;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
-use time::{PrimitiveDateTime, UtcOffset};
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 use uuid::Uuid;
 
 use crate::error::db;
@@ -45,7 +45,6 @@ pub async fn append(conn: &mut MySqlConnection, events: &[Event]) -> Result<()> 
 }
 
 async fn append_one(conn: &mut MySqlConnection, event: &Event) -> Result<()> {
-    let occurred_at = event.occurred_at.to_offset(UtcOffset::UTC);
     sqlx::query(include_str!("../sql/append_one.sql"))
         .bind(event.id.to_string())
         .bind(&event.event_type)
@@ -54,11 +53,17 @@ async fn append_one(conn: &mut MySqlConnection, event: &Event) -> Result<()> {
         .bind(&event.aggregate_id)
         .bind(event.payload.get())
         .bind(serde_json::to_string(&event.headers)?)
-        .bind(PrimitiveDateTime::new(occurred_at.date(), occurred_at.time()))
+        .bind(datetime(event.occurred_at))
         .execute(conn)
         .await
         .map_err(|source| db("append to the outbox", source))?;
     Ok(())
+}
+
+/// A `datetime(6)`, which knows no zone: always UTC.
+pub(crate) fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+    let utc = instant.to_offset(UtcOffset::UTC);
+    PrimitiveDateTime::new(utc.date(), utc.time())
 }
 
 async fn append_many(conn: &mut MySqlConnection, events: &[Event]) -> Result<()> {

@@ -17,6 +17,8 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
+/// A connection that is older is replaced when it is taken. The pool's own limits would close it, see [`must_be_replaced`].
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const RECONNECTS_MAX: u32 = 240;
@@ -35,10 +37,13 @@ pub(crate) fn pool(connections_max: u32, options: &MySqlConnectOptions) -> MySql
         .max_connections(connections_max)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .before_acquire(move |connection, rest| {
             let options = taken.clone();
             Box::pin(async move {
-                if rest.idle_for > REST_MAX && is_silent(within(TAKE_MAX, connection.ping()).await)? {
+                let is_tried = rest.age < AGE_MAX && rest.idle_for > REST_MAX;
+                if rest.age > AGE_MAX || is_tried && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)
@@ -47,7 +52,7 @@ pub(crate) fn pool(connections_max: u32, options: &MySqlConnectOptions) -> MySql
         .after_release(move |connection, _| {
             let options = returned.clone();
             Box::pin(async move {
-                if is_silent(within(RETURN_MAX, connection.execute(RETURN)).await)? {
+                if must_be_replaced(within(RETURN_MAX, connection.execute(RETURN)).await)? {
                     *connection = connected(&options).await?;
                 }
                 Ok(true)
@@ -55,11 +60,13 @@ pub(crate) fn pool(connections_max: u32, options: &MySqlConnectOptions) -> MySql
         })
 }
 
-/// Whether a connection gave no answer in time. Such a connection is replaced in its place and dropped. The pool would close it, and
-/// the driver's close of an encrypted connection waits for the peer without a deadline, while the connection counts as in use.
-fn is_silent<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
+/// Whether a connection must be replaced: it gave no answer in time, or refuses, for example inside an aborted transaction. It is
+/// replaced in its place and dropped. The pool would close it, and the driver's close of an encrypted connection waits for the peer
+/// without a deadline, while the connection counts as in use. A connection that is broken is left to the pool.
+fn must_be_replaced<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
     match answer {
         Ok(_) => Ok(false),
+        Err(sqlx::Error::Database(_)) => Ok(true),
         Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(true),
         Err(error) => Err(error),
     }

@@ -16,6 +16,7 @@ mod migration;
 mod prune;
 mod pulse;
 mod read;
+mod schedule;
 mod sequence;
 mod step;
 
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 
 pub use append::{append, emit};
 pub use migration::MIGRATIONS;
+pub use schedule::{cancel, emit_at, schedule};
 
 use crate::sequence::Sequencer;
 

@@ -68,17 +68,18 @@ impl Mysql {
             self.durable.store(probe.durable_seq, Ordering::Release);
         }
         self.learn(probe.durable_seq);
-        let more = if probe.has_work() {
+        let sequenced = if probe.has_work() {
             self.sequence(&probe).await?
         } else {
             self.rest().await;
-            false
+            None
         };
         Ok(Pulse {
             head: self.durable(),
             due_in: probe.due_in(),
             signal: probe.signal_version,
-            more,
+            more: sequenced.is_some_and(|more| more),
+            is_waiting: probe.is_waiting && sequenced.is_none(),
         })
     }
 }

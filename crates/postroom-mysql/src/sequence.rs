@@ -55,26 +55,26 @@ impl FromRow<'_, MySqlRow> for Lead {
 
 impl Mysql {
     /// Numbers what waits, or confirms what was numbered last, if this store has the lease or can take it; answers
-    /// whether more waits.
-    pub(crate) async fn sequence(&self, probe: &Probe) -> Result<bool> {
+    /// whether more waits. `None` when another process has the lease.
+    pub(crate) async fn sequence(&self, probe: &Probe) -> Result<Option<bool>> {
         let mut sequencer = self.sequencer.lock().await;
         // Taken out until all has gone well: an error or a cancelled pulse leaves nothing behind.
         let Sequencer { session, lead } = std::mem::take(&mut *sequencer);
         let lead = lead.filter(|lead| lead.epoch >= probe.epoch);
         let mut session = match session {
             Some(session) if !session.is_stale() => session,
-            _ if lead.is_none() && !probe.is_free => return Ok(false),
+            _ if lead.is_none() && !probe.is_free => return Ok(None),
             _ => Session::open(&self.pool.connect_options()).await?,
         };
         sequencer.lead = self.lead(&mut session, lead, probe).await?;
         if sequencer.lead.is_none() {
             // Its owner's name would keep others waiting until the lease runs out.
             session.close().await;
-            return Ok(false);
+            return Ok(None);
         }
         let more = session.was_full;
         sequencer.session = Some(session);
-        Ok(more)
+        Ok(Some(more))
     }
 
     /// Works under the lease this store has, or takes the free one; answers the lease if it still has it.

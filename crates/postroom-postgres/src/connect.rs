@@ -25,6 +25,8 @@ const FRESH_MAX: Duration = Duration::from_secs(2);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
+/// A connection that is older is replaced when it is taken. The pool's own limits would close it, see [`must_be_replaced`].
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const RECONNECTS_MAX: u32 = 240;
@@ -143,10 +145,13 @@ fn pool(options: &PgConnectOptions) -> PgPoolOptions {
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .before_acquire(move |connection, meta| {
             let options = taken.clone();
             Box::pin(async move {
-                if meta.idle_for > FRESH_MAX && is_silent(within(TAKE_MAX, connection.ping()).await)? {
+                let is_tried = meta.age < AGE_MAX && meta.idle_for > FRESH_MAX;
+                if meta.age > AGE_MAX || is_tried && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)
@@ -155,7 +160,8 @@ fn pool(options: &PgConnectOptions) -> PgPoolOptions {
         .after_release(move |connection, _| {
             let options = returned.clone();
             Box::pin(async move {
-                if is_silent(within(RETURN_MAX, connection.ping()).await)? {
+                // Fails where a ping does not: in a transaction that was aborted while it began.
+                if must_be_replaced(within(RETURN_MAX, connection.execute("select 1")).await)? {
                     *connection = connected(&options).await?;
                 }
                 Ok(true)
@@ -171,11 +177,13 @@ fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPo
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
-        .before_acquire(move |connection, _| {
+        .before_acquire(move |connection, meta| {
             let options = taken.clone();
             Box::pin(async move {
-                if is_silent(within(TAKE_MAX, connection.execute(begin)).await)? {
+                if meta.age > AGE_MAX || must_be_replaced(within(TAKE_MAX, connection.execute(begin)).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                     within(TAKE_MAX, connection.execute(begin)).await?;
                 }
@@ -185,7 +193,7 @@ fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPo
         .after_release(move |connection, _| {
             let options = returned.clone();
             Box::pin(async move {
-                if is_silent(within(RETURN_MAX, end(connection)).await)? {
+                if must_be_replaced(within(RETURN_MAX, end(connection)).await)? {
                     *connection = connected(&options).await?;
                 }
                 Ok(true)
@@ -193,11 +201,13 @@ fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPo
         })
 }
 
-/// Whether a connection gave no answer in time. Such a connection is replaced in its place and dropped. The pool would close it, and
-/// the driver's close of an encrypted connection waits for the peer without a deadline, while the connection counts as in use.
-fn is_silent<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
+/// Whether a connection must be replaced: it gave no answer in time, or refuses, for example inside an aborted transaction. It is
+/// replaced in its place and dropped. The pool would close it, and the driver's close of an encrypted connection waits for the peer
+/// without a deadline, while the connection counts as in use. A connection that is broken is left to the pool.
+fn must_be_replaced<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
     match answer {
         Ok(_) => Ok(false),
+        Err(sqlx::Error::Database(_)) => Ok(true),
         Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(true),
         Err(error) => Err(error),
     }

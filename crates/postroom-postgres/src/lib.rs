@@ -14,6 +14,7 @@ mod prune;
 mod pulse;
 mod read;
 mod rebase;
+mod schedule;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -27,6 +28,7 @@ use sqlx::{Executor, PgPool};
 
 pub use append::{append, emit};
 pub use migration::MIGRATIONS;
+pub use schedule::{cancel, emit_at, schedule};
 
 use connect::Pools;
 use error::driver;

@@ -25,6 +25,7 @@ pub(crate) async fn pulse(store: &Postgres) -> Result<Pulse> {
     }
     Ok(Pulse {
         more: beat.wait.is_some(),
+        is_waiting: false,
         ..beat.pulse
     })
 }
@@ -55,6 +56,7 @@ fn read(row: &PgRow) -> sqlx::Result<Beat> {
             due_in: row.try_get::<Option<f64>, _>("due_in_s")?.map(duration),
             signal: row.try_get::<Option<i64>, _>("signal")?.unwrap_or(0),
             more: false,
+            is_waiting: false,
         },
         is_home: row.try_get("is_home")?,
         wait: row

@@ -13,6 +13,7 @@ mod migration;
 mod prune;
 mod pulse;
 mod read;
+mod schedule;
 
 use async_trait::async_trait;
 use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
@@ -22,6 +23,7 @@ use sqlx::{SqlitePool, Transaction};
 pub use append::{append, emit};
 pub use connect::pool_options;
 pub use migration::MIGRATIONS;
+pub use schedule::{cancel, emit_at, schedule};
 
 /// A store in an SQLite file.
 #[derive(Clone, Debug)]

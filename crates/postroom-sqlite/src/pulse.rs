@@ -18,5 +18,6 @@ pub(crate) async fn pulse(readers: &SqlitePool) -> Result<Pulse> {
         due_in: due_in_s.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()),
         signal,
         more: false,
+        is_waiting: false,
     })
 }

@@ -65,7 +65,10 @@ macro_rules! relay_suite {
         );
         $crate::relay_suite!($fresh; handler:
             a_drained_relay_has_delivered_everything
+            a_drained_relay_waits_for_events_that_another_process_numbers
             only_rejected_events_are_given_up_at_once
+            a_plain_connection_schedules_and_cancels
+            a_transaction_names_its_database
         );
         $crate::relay_suite!($fresh; errand:
             an_errand_holds_up_its_key_alone

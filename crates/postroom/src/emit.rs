@@ -1,7 +1,7 @@
 //! Emitting: an event becomes a row in the caller's own transaction, or no row at all.
 //!
-//! These functions take a SeaORM transaction of any database. Plain sqlx users have the same in each store crate
-//! (`postroom_postgres::append(&mut PgConnection, …)`), other languages have the SQL function.
+//! These functions take a [`crate::Tx`] or a transaction of SeaORM. For a transaction of sqlx, use the functions of the store crate
+//! (`postroom_postgres::emit(&mut tx, …)`). Other languages have the SQL function.
 
 use crate::tx::Transaction;
 use sea_orm::DbBackend;
@@ -73,12 +73,7 @@ pub async fn emit_at<E: DomainEvent + ?Sized>(
 /// Schedules an envelope; see [`emit_at`].
 pub async fn schedule(tx: &impl Transaction, event: &Event, due_at: OffsetDateTime) -> Result<()> {
     event.check()?;
-    if !(1970..=9999).contains(&due_at.year()) {
-        return Err(Error::invalid(format!(
-            "due_at is in the year {}; it must lie between 1970 and 9999",
-            due_at.year()
-        )));
-    }
+    check_due_at(due_at)?;
     let backend = tx.get_database_backend();
     let mut insert = Query::insert();
     insert
@@ -94,6 +89,17 @@ pub async fn schedule(tx: &impl Transaction, event: &Event, due_at: OffsetDateTi
         .map_err(|source| Error::db("schedule an event", source))?;
     nudge::expect_commit();
     Ok(())
+}
+
+/// Checks that every database can keep this time.
+pub fn check_due_at(due_at: OffsetDateTime) -> Result<()> {
+    if (1970..=9999).contains(&due_at.year()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "due_at is in the year {}; it must lie between 1970 and 9999",
+        due_at.year()
+    )))
 }
 
 /// Cancels a scheduled event; `false` when it is not waiting any more (or never was).

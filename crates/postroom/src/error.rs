@@ -65,6 +65,11 @@ impl Error {
         Self::caused(db_kind(&source), doing, source)
     }
 
+    /// What was being done or what is wrong, without the cause: nothing of a driver's text.
+    pub fn doing(&self) -> &str {
+        &self.doing
+    }
+
     /// What a caller can branch on.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -93,14 +98,25 @@ impl Error {
             Err(other) => Self::caused(kind_in_chain(&*other), "the handler failed", other),
         }
     }
+
+    /// The same for an error of `anyhow`.
+    pub(crate) fn of_anyhow(error: anyhow::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(other) => {
+                let kind = other.chain().find_map(own_kind).unwrap_or(ErrorKind::Failed);
+                Self::caused(kind, "the handler failed", other)
+            }
+        }
+    }
 }
 
 /// An error that makes the event a dead letter at once: the same event would fail again.
 ///
 /// ```
 /// async fn ship(_tx: &mut postroom::Tx, event: &postroom::Event) -> Result<(), postroom::BoxError> {
-///     let weight: u32 = event.headers["weight"].parse().map_err(postroom::reject)?;
-///     assert!(weight > 0);
+///     let weight = event.headers.get("weight").ok_or_else(|| postroom::reject("no header weight"))?;
+///     let _grams: u32 = weight.parse().map_err(postroom::reject)?;
 ///     Ok(())
 /// }
 /// ```
@@ -112,18 +128,20 @@ pub fn reject(error: impl Into<BoxError>) -> Error {
 fn kind_in_chain(error: &(dyn StdError + 'static)) -> ErrorKind {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(own) = error.downcast_ref::<Error>() {
-            return own.kind;
-        }
-        if let Some(database) = error.downcast_ref::<DbErr>() {
-            return db_kind(database);
-        }
-        if let Some(driver) = error.downcast_ref::<sqlx::Error>() {
-            return driver_kind(driver);
+        if let Some(kind) = own_kind(error) {
+            return kind;
         }
         next = error.source();
     }
     ErrorKind::Failed
+}
+
+/// The kind of an error that has one.
+fn own_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let own = error.downcast_ref::<Error>().map(Error::kind);
+    let database = || error.downcast_ref::<DbErr>().map(db_kind);
+    let driver = || error.downcast_ref::<sqlx::Error>().map(driver_kind);
+    own.or_else(database).or_else(driver)
 }
 
 /// The kind of an error of the driver.
@@ -215,6 +233,7 @@ impl From<serde_json::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handler::boxed;
 
     #[test]
     fn a_handler_may_fail_with_any_error() {
@@ -226,8 +245,41 @@ mod tests {
         check(sqlx::Error::RowNotFound.into(), ErrorKind::Failed);
         let json = serde_json::from_str::<u32>("x").unwrap_err();
         check(json.into(), ErrorKind::Failed);
-        let wrapped = std::io::Error::other(Error::invalid("inside another error"));
-        check(wrapped.into(), ErrorKind::Invalid);
+        let check = |error: anyhow::Error, kind: ErrorKind| {
+            assert_eq!(Error::of_handler(boxed(error)).kind(), kind);
+        };
+        check(reject("never").into(), ErrorKind::Invalid);
+        check(sqlx::Error::PoolTimedOut.into(), ErrorKind::Unavailable);
+        check(
+            anyhow::Error::from(reject("never")).context("while handling"),
+            ErrorKind::Invalid,
+        );
+        check(anyhow::anyhow!("plain words"), ErrorKind::Failed);
+    }
+
+    #[test]
+    fn an_error_inside_another_has_its_kind() {
+        let check = |error: BoxError, kind: ErrorKind| assert_eq!(Error::of_handler(error).kind(), kind);
+        check(
+            Box::new(Wrapper(Error::invalid("inside another error"))),
+            ErrorKind::Invalid,
+        );
+        check(Box::new(Wrapper(sqlx::Error::PoolClosed)), ErrorKind::Unavailable);
+    }
+
+    #[derive(Debug)]
+    struct Wrapper<E>(E);
+
+    impl<E: fmt::Debug> fmt::Display for Wrapper<E> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an error of the application")
+        }
+    }
+
+    impl<E: StdError + 'static> StdError for Wrapper<E> {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.0)
+        }
     }
 
     #[test]

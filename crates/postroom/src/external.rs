@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::destination::{Batch, Receipt};
 use crate::error::Result;
 use crate::event::Event;
-use crate::handler::{AsyncFunction, BoxError};
+use crate::handler::{AsyncFunction, BoxError, boxed};
 use crate::outbox::Entry;
 use crate::subscriber::{Subscriber, refusal};
 use crate::table;
@@ -47,7 +47,7 @@ where
     F: for<'a> AsyncFunction<'a, &'a Database, &'a Event>,
 {
     async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
-        self.call(db, event).await.map_err(Into::into)
+        self.call(db, event).await.map_err(boxed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a subscriber calls: a plain async function, or a type with state of its own.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,6 +8,7 @@ use std::pin::Pin;
 
 use serde::de::DeserializeOwned;
 
+use crate::error::Error;
 use crate::event::{DomainEvent, Event};
 use crate::tx::Tx;
 
@@ -20,7 +22,8 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a
 /// Any `async fn(&mut Tx, &Event) -> Result<(), E>` is a handler. Implement the trait for a type that has state.
 ///
 /// What a handler writes through `tx`, and what it emits, commits together with the fact that the event was handled, or not at
-/// all. Any error means a retry by the subscriber's policy; an error of [`crate::reject`] makes the event a dead letter at once.
+/// all. Any error means a retry by the subscriber's policy. An error of [`crate::reject`], or any other in whose chain is a
+/// [`crate::Error`] of kind `Invalid`, makes the event a dead letter at once.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "write an `async fn(&mut Tx, &Event) -> Result<(), E>`, where `E` is any error type and the future is `Send`"
@@ -51,7 +54,7 @@ pub trait BatchHandler: Send + Sync {
 )]
 pub trait AsyncFunction<'a, Context, Input>: Send + Sync {
     /// What the function fails with.
-    type Error: Into<BoxError>;
+    type Error: Into<BoxError> + 'static;
     /// What the function returns.
     type Running: Future<Output = Result<(), Self::Error>> + Send + 'a;
     /// Calls it.
@@ -62,7 +65,7 @@ impl<'a, Context, Input, F, Running, E> AsyncFunction<'a, Context, Input> for F
 where
     F: Fn(Context, Input) -> Running + Send + Sync,
     Running: Future<Output = Result<(), E>> + Send + 'a,
-    E: Into<BoxError>,
+    E: Into<BoxError> + 'static,
 {
     type Error = E;
     type Running = Running;
@@ -77,7 +80,7 @@ where
     F: for<'a> AsyncFunction<'a, &'a mut Tx, &'a Event>,
 {
     async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
-        self.call(tx, event).await.map_err(Into::into)
+        self.call(tx, event).await.map_err(boxed)
     }
 }
 
@@ -86,8 +89,18 @@ where
     F: for<'a> AsyncFunction<'a, &'a mut Tx, &'a [&'a Event]>,
 {
     async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
-        self.call(tx, events).await.map_err(Into::into)
+        self.call(tx, events).await.map_err(boxed)
     }
+}
+
+/// Boxes an error. An `anyhow::Error` hides its first error from whoever has it in a box, so its kind is read before.
+pub(crate) fn boxed<E: Into<BoxError> + 'static>(error: E) -> BoxError {
+    let mut error = Some(error);
+    let any: &mut dyn Any = &mut error;
+    if let Some(error) = any.downcast_mut::<Option<anyhow::Error>>().and_then(Option::take) {
+        return Error::of_anyhow(error).into();
+    }
+    error.map_or_else(|| "the handler failed".into(), Into::into)
 }
 
 /// A function that takes one type of event, decoded. An event that cannot be decoded is rejected.
@@ -112,7 +125,7 @@ where
 {
     async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
         let event: E = event.decode()?;
-        self.function.call(tx, event).await.map_err(Into::into)
+        self.function.call(tx, event).await.map_err(boxed)
     }
 }
 

@@ -35,7 +35,7 @@ impl Idle {
         }
     }
 
-    /// Waits until every route is at the end and no retry is due. Errors count as work: the relay reports them.
+    /// Waits until every route that is not paused is at the end and no retry is due. Errors count as work: the relay reports them.
     pub(crate) async fn wait(&self) {
         while !answered(self.is_idle()).await.unwrap_or(false) {
             tokio::time::sleep(LOOK).await;
@@ -52,7 +52,7 @@ impl Idle {
     /// The end of the log, unless more is about to come.
     async fn head(&self) -> Result<Option<Position>> {
         let pulse = self.outbox.pulse().await?;
-        if pulse.more || pulse.is_due() {
+        if pulse.more || pulse.is_waiting || pulse.is_due() {
             return Ok(None);
         }
         self.outbox.head().await.map(Some)
@@ -61,8 +61,11 @@ impl Idle {
     async fn is_settled(&self, head: Option<Position>) -> Result<bool> {
         let tx = table::look(self.outbox.db()).await?;
         for shard in &self.shards {
-            let position = cursor::read(&tx, shard).await?.position;
-            let is_at_end = head.is_some_and(|head| position.has_reached(head));
+            let cursor = cursor::read(&tx, shard).await?;
+            if cursor.is_paused {
+                continue;
+            }
+            let is_at_end = head.is_some_and(|head| cursor.position.has_reached(head));
             let is_due = parked::due_in(&tx, shard).await?.is_some_and(|due| due.is_zero());
             if !is_at_end || is_due {
                 return Ok(false);

@@ -66,7 +66,7 @@ pub use broker::{Broker, Letter, Mark, Message, Origin, Risk, Subscription};
 pub use catalog::{EventType, Naming};
 pub use cause::{HOPS_MAX, TRACEPARENT};
 pub use destination::{Batch, Destination, Receipt};
-pub use emit::{append, cancel, emit, emit_at, schedule};
+pub use emit::{append, cancel, check_due_at, emit, emit_at, schedule};
 pub use envelope::{Envelope, Mode};
 pub use error::{Error, ErrorKind, Result, reject};
 pub use event::{

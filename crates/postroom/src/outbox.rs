@@ -187,6 +187,8 @@ pub struct Pulse {
     pub signal: i64,
     /// More is waiting than one pulse could make readable: pulse again at once.
     pub more: bool,
+    /// Committed entries wait until another process makes them readable.
+    pub is_waiting: bool,
 }
 
 impl Pulse {

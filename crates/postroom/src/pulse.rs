@@ -222,6 +222,7 @@ mod tests {
         let check = |last: u64, is_news: bool, more: bool, due_in: Option<u64>, expected: Duration| {
             let pulse = Pulse {
                 more,
+                is_waiting: false,
                 due_in: due_in.map(ms),
                 ..Pulse::default()
             };

@@ -187,7 +187,9 @@ impl Relay {
     /// Works until nothing is left to do now, then stops: every committed event has been delivered, waits for a later retry, or
     /// was given up. For tests: emit, drain, look at the effects.
     ///
-    /// Events that handlers emit are delivered too. A route that a broker feeds may still wait for what the broker brings.
+    /// Events that handlers emit are delivered too. Scheduled events whose time has not come, and parked events whose retry is not
+    /// due, stay. A route that a broker feeds may still wait for what the broker brings. Like [`Relay::run`], it waits for a database
+    /// that is unreachable or has no tables: use a timeout around it.
     pub async fn drain(self) -> Result<()> {
         let stop = CancellationToken::new();
         let idle = Idle::of(&self.outbox, &self.routes);

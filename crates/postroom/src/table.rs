@@ -130,21 +130,25 @@ async fn begin_whole(db: &DatabaseConnection, statement: Option<String>) -> Resu
     task::to_end(async move { answered_within(BEGIN_MAX, begin).await? }).await
 }
 
+/// The longest limit that every server takes: twenty days.
+const SECONDS_MAX: u64 = 20 * 86_400;
+
 /// Begins a transaction in one round trip, with its isolation and its limits.
 ///
 /// PostgreSQL's limits end with the transaction; its isolation is set because a database may have another default. Those of
 /// MySQL and MariaDB belong to the session, which goes back to the pool with them: a transaction without limits resets them.
 /// MySQL ends an idle session instead of an idle transaction. SQLite takes its write lock at once.
 fn begin_statement(backend: DbBackend, limits: Option<Limits>) -> String {
-    let seconds = |limit: Duration| Ord::max(limit.as_secs(), 1).to_string();
+    let seconds = |limit: Duration| limit.as_secs().clamp(1, SECONDS_MAX).to_string();
+    let millis = |limit: Duration| limit.as_millis().min(u128::from(SECONDS_MAX) * 1_000);
     match (backend, limits) {
         (DbBackend::Postgres, None) => "begin".to_owned(),
         (DbBackend::Postgres, Some(limits)) => format!(
             "begin; set transaction isolation level read committed; set local idle_in_transaction_session_timeout = {}; \
              set local lock_timeout = {}; set local statement_timeout = {}",
-            limits.idle.as_millis(),
-            limits.lock.as_millis(),
-            limits.statement.as_millis(),
+            millis(limits.idle),
+            millis(limits.lock),
+            millis(limits.statement),
         ),
         (DbBackend::MySql, limits) => {
             let value = |of: fn(Limits) -> Duration| limits.map_or("default".to_owned(), |limits| seconds(of(limits)));

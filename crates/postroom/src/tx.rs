@@ -20,7 +20,7 @@ use sea_orm::{
     Statement,
 };
 use sea_query_sqlx::SqlxValues;
-use sqlx::{AssertSqlSafe, Database, Executor, IntoArguments, SqlSafeStr as _, SqlStr};
+use sqlx::{AssertSqlSafe, Connection as _, Database, Executor, IntoArguments, SqlSafeStr as _, SqlStr};
 use tokio::sync::Mutex;
 
 use crate::error::{Error, Result};
@@ -31,9 +31,9 @@ use crate::error::{Error, Result};
 ///
 /// ```
 /// # #[cfg(feature = "postgres")]
-/// async fn count_sale(tx: &mut postroom::Tx, total: i64) -> Result<(), Box<dyn std::error::Error>> {
-///     sqlx::query("update sales set total = total + $1")
-///         .bind(total)
+/// async fn count_event(tx: &mut postroom::Tx, event: &postroom::Event) -> postroom::Result<()> {
+///     sqlx::query("update counts set total = total + 1 where type = $1")
+///         .bind(&event.event_type)
 ///         .execute(tx.postgres()?)
 ///         .await?;
 ///     Ok(())
@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 /// ```
 pub struct Tx {
     backend: DbBackend,
-    /// The lock is free: whoever has `&mut Tx` goes around it. SeaORM's trait has shared references only.
+    /// `&mut Tx` does not lock the mutex. SeaORM's trait takes `&self`, and needs it.
     connection: Mutex<Connection>,
 }
 
@@ -59,27 +59,29 @@ enum Connection {
 }
 
 impl Connection {
-    async fn begin(db: &DatabaseConnection, statement: SqlStr) -> sqlx::Result<Self> {
+    async fn begin(db: &DatabaseConnection, statement: SqlStr) -> Result<Self, DbErr> {
         match db.get_database_backend() {
             #[cfg(feature = "postgres")]
             DbBackend::Postgres => {
-                let tx = db.get_postgres_connection_pool().begin_with(statement).await;
-                tx.map(Self::Postgres)
+                let connection = db.get_postgres_connection_pool().acquire().await;
+                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                begun.map(Self::Postgres).map_err(begin_error)
             }
             #[cfg(feature = "mysql")]
-            DbBackend::MySql => db
-                .get_mysql_connection_pool()
-                .begin_with(statement)
-                .await
-                .map(Self::Mysql),
+            DbBackend::MySql => {
+                let connection = db.get_mysql_connection_pool().acquire().await;
+                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                begun.map(Self::Mysql).map_err(begin_error)
+            }
             #[cfg(feature = "sqlite")]
             DbBackend::Sqlite => {
-                let tx = db.get_sqlite_connection_pool().begin_with(statement).await;
-                tx.map(Self::Sqlite)
+                let connection = db.get_sqlite_connection_pool().acquire().await;
+                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                begun.map(Self::Sqlite).map_err(begin_error)
             }
             other => {
                 let says = format!("{}: postroom was built without {other:?}", statement.as_str());
-                Err(sqlx::Error::Configuration(says.into()))
+                Err(query_error(sqlx::Error::Configuration(says.into())))
             }
         }
     }
@@ -110,7 +112,7 @@ impl Tx {
         let connection = Box::pin(Connection::begin(db, statement)).await;
         Ok(Self {
             backend,
-            connection: Mutex::new(connection.map_err(|source| Error::db("begin a transaction", begin_error(source)))?),
+            connection: Mutex::new(connection.map_err(|source| Error::db("begin a transaction", source))?),
         })
     }
     /// The connection of a transaction on PostgreSQL, for plain sqlx.
@@ -145,7 +147,7 @@ impl Tx {
 
     /// Commits.
     pub async fn commit(self) -> Result<()> {
-        let committed: sqlx::Result<()> = on_driver!(self.connection.into_inner(), tx => Box::pin(tx.commit()).await);
+        let committed: sqlx::Result<()> = on_driver!(self.connection.into_inner(), tx => Box::pin(commit(tx)).await);
         committed.map_err(|source| Error::db("commit a transaction", query_error(source)))
     }
 
@@ -184,6 +186,10 @@ impl fmt::Debug for Tx {
 }
 
 /// Where events can be emitted: a [`Tx`], or a transaction of SeaORM's own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transaction that `postroom::emit` can use",
+    note = "for a transaction of sqlx, use `emit` of the store crate, for example `postroom_postgres::emit`"
+)]
 pub trait Transaction: ConnectionTrait + private::Sealed {}
 
 impl Transaction for Tx {}
@@ -281,12 +287,25 @@ where
     sqlx::query_with(AssertSqlSafe(statement.sql), SqlxValues(values))
 }
 
-/// A pool that hands out no connection is no error of a query.
+/// Commits a transaction that is still open. A handler whose own nested transaction failed to begin has ended ours: its driver
+/// forgets the transaction, and would answer a commit without sending it.
+async fn commit<DB: Database>(tx: sqlx::Transaction<'static, DB>) -> sqlx::Result<()> {
+    if !tx.is_in_transaction() {
+        return Err(sqlx::Error::Protocol(
+            "the transaction has ended before its commit".into(),
+        ));
+    }
+    tx.commit().await
+}
+
+/// Whatever keeps a pool from handing out a connection, the database cannot be reached now.
+fn connect_error(source: sqlx::Error) -> DbErr {
+    DbErr::Conn(RuntimeErr::SqlxError(source.into()))
+}
+
 fn begin_error(source: sqlx::Error) -> DbErr {
     match source {
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::BeginFailed => {
-            DbErr::Conn(RuntimeErr::SqlxError(source.into()))
-        }
+        sqlx::Error::BeginFailed => connect_error(source),
         _ => query_error(source),
     }
 }

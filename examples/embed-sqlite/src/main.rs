@@ -54,8 +54,9 @@ async fn count_sale(tx: &mut Tx, order: OrderPlaced) -> anyhow::Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let store = Arc::new(Sqlite::open(&env::var("DATABASE_URL")?).await?);
-    let schema = sqlx::raw_sql(include_str!("../schema.sql"));
-    schema.execute(&mut *store.begin().await?).await?;
+    let mut tx = store.begin().await?;
+    sqlx::raw_sql(include_str!("../schema.sql")).execute(&mut *tx).await?;
+    tx.commit().await?;
     store.migrate().await?;
     let relay = Relay::new(Arc::<Sqlite>::clone(&store))
         .subscriber(Subscriber::on::<OrderPlaced>("sales", count_sale))

@@ -1,10 +1,15 @@
 //! Clauses about handlers: what they get, and what their errors mean.
 
-use postroom::{BoxError, Event, Subscriber, Tx, dead};
+use std::time::Duration;
+
+use postroom::{BoxError, Event, Subscriber, Tx, clock, dead, table};
+use sea_orm::{ConnectionTrait as _, DbBackend};
+use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::fixture::{Noted, Office, Scripted, noted, quick};
 use crate::Fresh;
-use crate::wait::until_some;
+use crate::wait::{until, until_some};
 
 /// Fails in the way that its event names.
 async fn fail(_tx: &mut Tx, event: Noted) -> Result<(), BoxError> {
@@ -41,6 +46,27 @@ pub async fn a_drained_relay_has_delivered_everything(fresh: Fresh) {
     assert_eq!(effects, ["first", "other", "second"]);
 }
 
+/// A drained relay has delivered everything also where another process makes committed events readable, or has just stopped to.
+pub async fn a_drained_relay_waits_for_events_that_another_process_numbers(fresh: Fresh) {
+    let office = Office::open(fresh).await;
+    let relay = || office.relay().subscriber(Scripted::new("s").subscriber(3));
+    office.drain(relay()).await;
+    let other = office.fresh.second().await;
+    office.emit(&[("a", "first")]).await;
+    until("the other process has numbered the first event", || async {
+        other
+            .pulse()
+            .await
+            .is_ok_and(|pulse| pulse.head > 0 && !pulse.is_waiting)
+    })
+    .await;
+    office.emit(&[("b", "second")]).await;
+    office.drain(relay()).await;
+    let mut effects = office.effects("s").await;
+    effects.sort();
+    assert_eq!(effects, ["first", "second"]);
+}
+
 /// A rejected event, and one that cannot be decoded, is a dead letter after one attempt. Any other error is retried.
 pub async fn only_rejected_events_are_given_up_at_once(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
@@ -49,7 +75,7 @@ pub async fn only_rejected_events_are_given_up_at_once(fresh: Fresh) {
         .await;
     let payload = postroom::parse_payload("[1]").expect("JSON");
     let foreign = Event::new("suite.noted.v1", "suite", "d", payload).expect("an event");
-    let tx = postroom::table::begin(office.fresh.db()).await.expect("begin");
+    let tx = table::begin(office.fresh.db()).await.expect("begin");
     postroom::append(&tx, &[foreign]).await.expect("append");
     tx.commit().await.expect("commit");
     office.start(office.relay().subscriber(failing()));
@@ -65,4 +91,75 @@ pub async fn only_rejected_events_are_given_up_at_once(fresh: Fresh) {
     attempts.sort_unstable();
     assert_eq!(attempts, [("a", 1), ("b", 3), ("d", 1)]);
     office.stop().await;
+}
+
+/// Schedules an event on the driver's own connection.
+async fn emit_at(tx: &mut Tx, event: &Noted, due_at: OffsetDateTime) -> postroom::Result<Uuid> {
+    match tx.get_database_backend() {
+        DbBackend::Postgres => postroom_postgres::emit_at(tx.postgres()?, event, due_at).await,
+        DbBackend::MySql => postroom_mysql::emit_at(tx.mysql()?, event, due_at).await,
+        _ => postroom_sqlite::emit_at(tx.sqlite()?, event, due_at).await,
+    }
+}
+
+async fn cancel(tx: &mut Tx, event_id: Uuid) -> postroom::Result<bool> {
+    match tx.get_database_backend() {
+        DbBackend::Postgres => postroom_postgres::cancel(tx.postgres()?, event_id).await,
+        DbBackend::MySql => postroom_mysql::cancel(tx.mysql()?, event_id).await,
+        _ => postroom_sqlite::cancel(tx.sqlite()?, event_id).await,
+    }
+}
+
+/// Plain sqlx schedules and cancels events in its own transaction: one that rolls back has done neither.
+pub async fn a_plain_connection_schedules_and_cancels(fresh: Fresh) {
+    let office = Office::open(fresh).await;
+    let db = office.fresh.db();
+    let (past, future) = (
+        clock::now() - Duration::from_secs(60),
+        clock::now() + Duration::from_secs(3600),
+    );
+    let mut tx = table::begin(db).await.expect("begin");
+    emit_at(&mut tx, &noted("a", "due"), past).await.expect("schedule");
+    let later = emit_at(&mut tx, &noted("b", "cancelled"), future)
+        .await
+        .expect("schedule");
+    tx.commit().await.expect("commit");
+    let mut tx = table::begin(db).await.expect("begin");
+    emit_at(&mut tx, &noted("c", "rolled back"), past)
+        .await
+        .expect("schedule");
+    assert!(cancel(&mut tx, later).await.expect("cancel"));
+    tx.rollback().await.expect("roll back");
+    let mut tx = table::begin(db).await.expect("begin");
+    assert!(
+        cancel(&mut tx, later).await.expect("cancel"),
+        "the rolled-back cancel did nothing"
+    );
+    assert!(
+        !cancel(&mut tx, later).await.expect("cancel"),
+        "it does not wait any more"
+    );
+    let year_0 = past - time::Duration::days(365 * 2100);
+    let refused = emit_at(&mut tx, &noted("d", "too early"), year_0)
+        .await
+        .expect_err("refused");
+    assert!(refused.to_string().contains("between 1970 and 9999"), "{refused}");
+    tx.commit().await.expect("commit");
+    office
+        .drain(office.relay().subscriber(Scripted::new("s").subscriber(3)))
+        .await;
+    assert_eq!(office.effects("s").await, ["due"]);
+}
+
+/// A handler that asks for another database's connection is told which one it has.
+pub async fn a_transaction_names_its_database(fresh: Fresh) {
+    let mut tx = table::begin(fresh.db()).await.expect("begin");
+    let (others, own) = match tx.get_database_backend() {
+        DbBackend::Postgres => (tx.mysql().err(), "tx.postgres()"),
+        DbBackend::MySql => (tx.sqlite().err(), "tx.mysql()"),
+        _ => (tx.postgres().err(), "tx.sqlite()"),
+    };
+    let error = others.expect("another database").to_string();
+    assert!(error.contains(own), "{error}");
+    tx.rollback().await.expect("roll back");
 }

@@ -1,0 +1,53 @@
+//! Scheduling in the caller's own transaction, for users of plain sqlx. SeaORM users have `postroom::emit_at` and `postroom::cancel`.
+
+use postroom::{DomainEvent, Event, Result, check_due_at, nudge};
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::append::datetime;
+use crate::error::db;
+
+/// Emits one domain event when its time comes; answers its id, by which it can be cancelled.
+///
+/// The event enters the outbox within a second of `due_at` by the database's clock, also after a restart.
+pub async fn emit_at<E: DomainEvent + ?Sized>(
+    conn: &mut MySqlConnection,
+    event: &E,
+    due_at: OffsetDateTime,
+) -> Result<Uuid> {
+    let event = Event::of(event)?;
+    schedule(conn, &event, due_at).await?;
+    Ok(event.id)
+}
+
+/// Schedules an envelope; see [`emit_at`].
+pub async fn schedule(conn: &mut MySqlConnection, event: &Event, due_at: OffsetDateTime) -> Result<()> {
+    event.check()?;
+    check_due_at(due_at)?;
+    sqlx::query(include_str!("../sql/schedule.sql"))
+        .bind(event.id.to_string())
+        .bind(&event.event_type)
+        .bind(&event.source)
+        .bind(&event.aggregate_type)
+        .bind(&event.aggregate_id)
+        .bind(event.payload.get())
+        .bind(serde_json::to_string(&event.headers)?)
+        .bind(datetime(event.occurred_at))
+        .bind(datetime(due_at))
+        .execute(conn)
+        .await
+        .map_err(|source| db("schedule an event", source))?;
+    nudge::expect_commit();
+    Ok(())
+}
+
+/// Cancels a scheduled event; `false` when it does not wait any more, or never did.
+pub async fn cancel(conn: &mut MySqlConnection, event_id: Uuid) -> Result<bool> {
+    let done = sqlx::query(include_str!("../sql/cancel.sql"))
+        .bind(event_id.to_string())
+        .execute(conn)
+        .await
+        .map_err(|source| db("cancel a scheduled event", source))?;
+    Ok(done.rows_affected() > 0)
+}
