@@ -45,9 +45,9 @@ pub const CAUSATION_ID: &str = "causationid";
 pub trait DomainEvent: Serialize {
     /// The event's name and version, for example `shop.order.placed.v1`.
     const TYPE: &'static str;
-    /// The kind of thing it happened to.
+    /// The type of the aggregate, for example `order`.
     const AGGREGATE_TYPE: &'static str;
-    /// Which one of them: together with the type, the key whose events stay in order.
+    /// The id of the aggregate. Events with the same aggregate type and id are delivered in order.
     fn aggregate_id(&self) -> String;
 }
 

@@ -25,8 +25,8 @@ const AT_ONCE: usize = 10;
 ///
 /// Any `async fn(&Database, &Event) -> Result<(), E>` is an external task. Implement the trait for a type that has state.
 ///
-/// While it runs, it holds no lock and no connection. Ten entries are taken at a time, lanes side by side, and the next ten when
-/// all of these have ended; so a task that hangs delays others until its timeout. It writes in short transactions of its own
+/// While it runs, it holds no lock and no connection. Ten events are taken at a time, different keys in parallel, and the next ten
+/// when all of these have ended; so a task that hangs delays others until its timeout. It writes in short transactions of its own
 /// ([`Database::begin`]). Each of them must be correct by itself: nothing is undone when a later step fails.
 ///
 /// A task runs at least once for each event. A process may die before it records that the task has run, and a process that lost

@@ -91,7 +91,7 @@ impl Relay {
         self.route(subscriber.into_route())
     }
 
-    /// Adds a job that one process at a time runs now and then.
+    /// Adds a job that one process at a time runs periodically.
     #[must_use]
     pub fn job(mut self, job: Job) -> Self {
         self.jobs.push(job);
@@ -107,7 +107,7 @@ impl Relay {
             .job(Job::dead_retention(keep))
     }
 
-    /// How long a relay that dies keeps others waiting; ten seconds by default.
+    /// How long other relays wait before they take over from a dead relay; ten seconds by default.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.lease_ttl = ttl;
@@ -124,9 +124,9 @@ impl Relay {
         Arc::clone(&self.vitals)
     }
 
-    /// Works until `stop`, then finishes what has begun. Its leases go back as soon as no line works any more, whatever jobs are
-    /// still under way. A database that is away, or has no tables yet, is waited for ([`Vitals::troubles`] and the log say what to
-    /// do); only a mistake in the routes ends it early.
+    /// Works until `stop`, then finishes what has begun. It releases its leases when all workers have stopped, and does not wait for
+    /// jobs with that. If the database is unreachable or has no tables, it waits; [`Vitals::troubles`] and the log say what to do.
+    /// Only a mistake in the routes ends it early.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         self.check()?;
         let stop = stop.child_token();

@@ -71,7 +71,7 @@ pub struct Subscriber {
     pub group: String,
     /// Which events it wants.
     pub filter: Filter,
-    /// From old versions of its events to the newest, which alone its handler knows.
+    /// Convert old event versions to the newest one. The handler gets only the newest.
     pub upcasters: Vec<Upcaster>,
     /// How repeats are kept from having an effect.
     pub idempotency: Idempotency,
@@ -79,12 +79,12 @@ pub struct Subscriber {
     pub retry: Retry,
     /// What a dead letter does to its key.
     pub dead: Dead,
-    /// What must not overtake what.
+    /// Which events wait when an event fails.
     pub ordering: Ordering,
     /// Where it begins in the log when it is new.
     pub start: Start,
-    /// Where its group begins on a broker that knows no progress of it: by default with what comes from now on. Nothing of its
-    /// own relay is missed by that, which publishes when the group has joined.
+    /// Start position of a new consumer group. Default: the head of the topic. The relay publishes only after the group has joined,
+    /// so the group misses none of its events.
     pub joins_at: Start,
     /// Most events taken from a broker at once; 500 by default. In one transaction are a hundred of them at most.
     pub batch: usize,
@@ -176,7 +176,7 @@ impl Subscriber {
         self
     }
 
-    /// What must not overtake what.
+    /// Which events wait when an event fails; those of the same key by default.
     #[must_use]
     pub fn ordering(mut self, ordering: Ordering) -> Self {
         self.ordering = ordering;
@@ -204,7 +204,7 @@ impl Subscriber {
         self
     }
 
-    /// From an old version of its events to the newest, which is the only one that its handler knows.
+    /// Converts an old event version to the newest one. The handler gets only the newest.
     #[must_use]
     pub fn upcaster(mut self, upcaster: Upcaster) -> Self {
         self.upcasters.push(upcaster);

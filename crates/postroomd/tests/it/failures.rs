@@ -145,18 +145,29 @@ async fn postgres_with(sql: &str) -> Fresh {
     fresh
 }
 
+/// A short run on a busy machine may not meet the fault: a twin has several runs to be caught in.
+const RUNS_MAX: u32 = 4;
+
+async fn is_caught(twin: &Fresh, count: &str) {
+    let mut reports = Vec::new();
+    for _ in 0..RUNS_MAX {
+        let (is_content, report) = verify(&twin.url(), None, SECONDS).await;
+        if !is_content && report[count].as_u64() > Some(0) {
+            return;
+        }
+        reports.push(report);
+    }
+    panic!("{count} was 0 in every run: {reports:#?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_without_an_inbox_is_caught() {
-    let twin = postgres_with(WITHOUT_INBOX).await;
-    let (is_content, report) = verify(&twin.url(), None, SECONDS).await;
-    assert!(!is_content && report["double_effects"].as_u64() > Some(0), "{report}");
+    is_caught(&postgres_with(WITHOUT_INBOX).await, "double_effects").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_lets_later_events_of_a_parked_key_pass_is_caught() {
-    let twin = postgres_with(WITHOUT_LANES).await;
-    let (is_content, report) = verify(&twin.url(), None, SECONDS).await;
-    assert!(!is_content && report["order_violations"].as_u64() > Some(0), "{report}");
+    is_caught(&postgres_with(WITHOUT_LANES).await, "order_violations").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

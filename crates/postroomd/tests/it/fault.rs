@@ -133,8 +133,14 @@ impl Scene {
         is_in_the_middle(folder, &*self.fresh, process).await.unwrap()
     }
 
+    /// Waits for a database that does not answer: zero would count as the beginning.
     async fn effects(&self) -> u64 {
-        self.run.effects(self.fresh.db()).await.unwrap_or(0)
+        loop {
+            match self.run.effects(self.fresh.db()).await {
+                Ok(effects) => return effects,
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            }
+        }
     }
 
     /// Waits until effects go on.
