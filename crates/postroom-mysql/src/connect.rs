@@ -17,8 +17,6 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
-/// A connection that is older is replaced when it is taken. The pool's own limits would close it, see [`must_be_replaced`].
-const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const RECONNECTS_MAX: u32 = 240;
@@ -37,13 +35,12 @@ pub(crate) fn pool(connections_max: u32, options: &MySqlConnectOptions) -> MySql
         .max_connections(connections_max)
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .idle_timeout(None)
+        .idle_timeout(None) // the pool would close the connection, see must_be_replaced
         .max_lifetime(None)
         .before_acquire(move |connection, rest| {
             let options = taken.clone();
             Box::pin(async move {
-                let is_tried = rest.age < AGE_MAX && rest.idle_for > REST_MAX;
-                if rest.age > AGE_MAX || is_tried && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
+                if rest.idle_for > REST_MAX && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)

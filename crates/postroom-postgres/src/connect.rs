@@ -25,8 +25,6 @@ const FRESH_MAX: Duration = Duration::from_secs(2);
 const TAKE_MAX: Duration = Duration::from_secs(2);
 /// And one that is given back.
 const RETURN_MAX: Duration = Duration::from_secs(5);
-/// A connection that is older is replaced when it is taken. The pool's own limits would close it, see [`must_be_replaced`].
-const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const RECONNECTS_MAX: u32 = 240;
@@ -145,13 +143,12 @@ fn pool(options: &PgConnectOptions) -> PgPoolOptions {
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .idle_timeout(None)
+        .idle_timeout(None) // the pool would close the connection, see must_be_replaced
         .max_lifetime(None)
         .before_acquire(move |connection, meta| {
             let options = taken.clone();
             Box::pin(async move {
-                let is_tried = meta.age < AGE_MAX && meta.idle_for > FRESH_MAX;
-                if meta.age > AGE_MAX || is_tried && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
+                if meta.idle_for > FRESH_MAX && must_be_replaced(within(TAKE_MAX, connection.ping()).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                 }
                 Ok(true)
@@ -177,13 +174,13 @@ fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPo
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
-        .idle_timeout(None)
+        .idle_timeout(None) // the pool would close the connection, see must_be_replaced
         .max_lifetime(None)
         .after_connect(move |connection, _| Box::pin(async move { connection.execute(begin).await.map(drop) }))
-        .before_acquire(move |connection, meta| {
+        .before_acquire(move |connection, _| {
             let options = taken.clone();
             Box::pin(async move {
-                if meta.age > AGE_MAX || must_be_replaced(within(TAKE_MAX, connection.execute(begin)).await)? {
+                if must_be_replaced(within(TAKE_MAX, connection.execute(begin)).await)? {
                     *connection = within(TAKE_MAX, options.connect()).await?;
                     within(TAKE_MAX, connection.execute(begin)).await?;
                 }
