@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
-use crate::{arrows, process, requirements, tidy};
+use crate::{arrows, folders, hazards, process, requirements, tidy};
 
 type Step = fn(&Workspace) -> Result<Outcome>;
 
@@ -21,6 +21,7 @@ const STEPS: &[(&str, Step)] = &[
     ("tidy", check_tidy),
     ("arrows", check_arrows),
     ("requirements", check_requirements),
+    ("hazards", check_hazards),
     ("format", check_format),
     ("clippy", check_clippy),
     ("doc", check_doc),
@@ -59,7 +60,9 @@ fn check_tidy(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn check_arrows(workspace: &Workspace) -> Result<Outcome> {
-    none(&arrows::problems(&workspace.crates))
+    let mut problems = arrows::problems(&workspace.crates);
+    problems.extend(folders::problems(&workspace.root)?);
+    none(&problems)
 }
 
 fn check_requirements(workspace: &Workspace) -> Result<Outcome> {
@@ -73,6 +76,10 @@ fn check_requirements(workspace: &Workspace) -> Result<Outcome> {
         eprintln!("requirements: planned are {}", report.planned.join(" "));
     }
     none(&report.problems)
+}
+
+fn check_hazards(workspace: &Workspace) -> Result<Outcome> {
+    none(&hazards::problems(&workspace.root)?)
 }
 
 fn check_format(workspace: &Workspace) -> Result<Outcome> {

@@ -7,6 +7,8 @@
 mod arrows;
 mod bench;
 mod check;
+mod folders;
+mod hazards;
 mod newer;
 mod process;
 mod requirements;

@@ -48,7 +48,7 @@ fn report(document: &str, source: impl Fn(&str) -> Option<String>) -> Report {
                 .push(format!("{FILE}: {} names no test and is not planned", row.id)),
             (false, _) => report.tested += 1,
         }
-        let problems = row.tests.iter().filter_map(|test| problem(test, &source));
+        let problems = row.tests.iter().filter_map(|test| missing_test(test, &source));
         report
             .problems
             .extend(problems.map(|problem| format!("{FILE}: {}: {problem}", row.id)));
@@ -83,7 +83,8 @@ fn parse(line: &str) -> Option<Row<'_>> {
     })
 }
 
-fn problem(test: &str, source: impl Fn(&str) -> Option<String>) -> Option<String> {
+/// Why a test that a document names as `path/to/file.rs::test_name` cannot be found.
+pub(crate) fn missing_test(test: &str, source: impl Fn(&str) -> Option<String>) -> Option<String> {
     let Some((file, path)) = test.split_once("::").filter(|(file, _)| file.ends_with(".rs")) else {
         return Some(format!("`{test}` is not written as path/to/file.rs::test_name"));
     };

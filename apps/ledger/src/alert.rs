@@ -1,7 +1,7 @@
 //! When to wake whom: the rules, and what they say about what is seen.
 
 use postroom::alert::Channel;
-use postroom::{Result, clock, inspect};
+use postroom::{Result, clock, operate};
 use postroom_host::{Finding, Host, Rule};
 
 use crate::events::TYPES;
@@ -53,9 +53,9 @@ async fn observe(host: &Host) -> Result<Observed> {
     store.pulse().await?; // what was committed while no relay ran is pending too
     let carriers = host.carriers(&TYPES);
     let late = clock::now() - std::time::Duration::from_secs(PENDING_LONG_S);
-    let pending = inspect::undelivered(store, &TYPES, &carriers, LATE_MAX).await?;
+    let pending = operate::undelivered(store, &TYPES, &carriers, LATE_MAX).await?;
     Ok(Observed {
-        failed: inspect::failures(store, &TYPES, &carriers).await?.dead,
+        failed: operate::failures(store, &TYPES, &carriers).await?.dead,
         pending_long: pending.iter().filter(|entry| entry.created_at < late).count() as u64,
     })
 }

@@ -1,7 +1,7 @@
 //! The state of each event, as a view over what the platform keeps: PENDING, PROCESSED or FAILED.
 
 use postroom::dead::{self, Selection};
-use postroom::inspect::{self, Carrier, Step, Timeline};
+use postroom::operate::{self, Carrier, Step, Timeline};
 use postroom::{Entry, Inspect, Result};
 use postroom_host::Host;
 use serde::{Deserialize, Serialize};
@@ -50,10 +50,10 @@ pub(crate) async fn list(host: &Host, state: Option<State>, limit: usize) -> Res
     store.pulse().await?; // what was committed while no relay ran is pending too
     let entries = match state {
         Some(State::Failed) => failed(store, &carriers, limit).await?,
-        Some(State::Pending) => inspect::undelivered(store, &TYPES, &carriers, limit).await?,
-        Some(State::Processed) | None => inspect::newest(store, &TYPES, limit).await?,
+        Some(State::Pending) => operate::undelivered(store, &TYPES, &carriers, limit).await?,
+        Some(State::Processed) | None => operate::newest(store, &TYPES, limit).await?,
     };
-    let timelines = inspect::timelines(store, entries).await?;
+    let timelines = operate::timelines(store, entries).await?;
     let states = timelines
         .into_iter()
         .map(|timeline| EventState::of(timeline, &carriers));

@@ -1,8 +1,8 @@
 //! When to worry: what is measured over the module's events, and the limits above which somebody should look.
 
 use postroom::alert::Channel;
-use postroom::inspect::Failures;
-use postroom::{DomainEvent as _, Entry, Result, clock, inspect};
+use postroom::operate::Failures;
+use postroom::{DomainEvent as _, Entry, Result, clock, operate};
 use postroom_host::{Finding, Host, Rule};
 use time::OffsetDateTime;
 
@@ -30,7 +30,7 @@ pub const CHARGES: Rule = Rule {
 /// Looks for dead letters of charges.
 pub(crate) async fn look_at_charges(host: Host) -> Result<[Finding; 1]> {
     let types = [ChargeRequested::TYPE];
-    let failures = inspect::failures(&*host.store, &types, &host.carriers(&types)).await?;
+    let failures = operate::failures(&*host.store, &types, &host.carriers(&types)).await?;
     Ok([Finding::above(failures.dead as f64, 0.0)])
 }
 
@@ -83,8 +83,8 @@ impl Gauges {
 pub(crate) async fn look(host: Host, types: Vec<&'static str>) -> Result<[Finding; 4]> {
     let (store, carriers) = (&*host.store, host.carriers(&types));
     store.pulse().await?; // what was committed while no relay ran waits too
-    let waiting = inspect::undelivered(store, &types, &carriers, UNPUBLISHED_MAX).await?;
-    let failures = inspect::failures(store, &types, &carriers).await?;
+    let waiting = operate::undelivered(store, &types, &carriers, UNPUBLISHED_MAX).await?;
+    let failures = operate::failures(store, &types, &carriers).await?;
     Ok(Gauges::of(&waiting, &failures, clock::now()).judge())
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn post(
         )));
     }
     declared.check(&events)?;
-    let accepted = postroom::accept(host.store.db(), &events)
+    let accepted = postroom::ingest(host.store.db(), &events)
         .await
         .map_err(|error| match error.kind() {
             ErrorKind::Invalid => explain(error),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::Json;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
-use postroom::{EventType, LineVitals};
+use postroom::{EventType, WorkerHealth};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -26,7 +26,7 @@ struct Front<'a> {
     name: &'static str,
     version: &'static str,
     modules: &'a [Mounted],
-    lines: Vec<LineVitals>,
+    lines: Vec<WorkerHealth>,
 }
 
 /// A page for a browser, JSON for everybody else.
@@ -35,7 +35,7 @@ pub(crate) fn page(host: &Host, headers: &HeaderMap, modules: &[Mounted]) -> Res
         name: "postroom",
         version: env!("CARGO_PKG_VERSION"),
         modules,
-        lines: host.vitals.lines(),
+        lines: host.health.working(),
     };
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accepts.is_some_and(|accept| accept.contains("text/html")) {

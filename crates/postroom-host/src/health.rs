@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postroom::inspect::counted;
-use postroom::{LineVitals, OpenTransaction, Trouble, Vitals};
+use postroom::operate::counted;
+use postroom::{Health, OpenTransaction, Trouble, WorkerHealth};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -15,18 +15,18 @@ use crate::host::Host;
 const BLOCKERS_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Health {
+pub(crate) struct Answer {
     status: &'static str,
     /// Why it is not ready, causes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    lines: Vec<LineVitals>,
+    lines: Vec<WorkerHealth>,
 }
 
 /// Whether the process answers at all.
-pub(crate) async fn live() -> Json<Health> {
-    Json(Health {
+pub(crate) async fn live() -> Json<Answer> {
+    Json(Answer {
         status: "live",
         troubles: Vec::new(),
         lines: Vec::new(),
@@ -34,12 +34,12 @@ pub(crate) async fn live() -> Json<Health> {
 }
 
 /// Whether entries move. A destination that is down does not make this process unready: another one could do no better.
-pub(crate) async fn ready(State(host): State<Host>) -> (StatusCode, Json<Health>) {
-    let (code, mut health) = judge(&host.vitals);
-    if !health.troubles.is_empty() {
-        health.troubles.splice(0..0, blockers(&host).await);
+pub(crate) async fn ready(State(host): State<Host>) -> (StatusCode, Json<Answer>) {
+    let (code, mut answer) = judge(&host.health);
+    if !answer.troubles.is_empty() {
+        answer.troubles.splice(0..0, blockers(&host).await);
     }
-    (code, Json(health))
+    (code, Json(answer))
 }
 
 /// Transactions that other sessions wait for, or that hold locks for long: most often the cause of everything else.
@@ -60,19 +60,19 @@ async fn blockers(host: &Host) -> Vec<String> {
     suspects.map(says).collect()
 }
 
-fn judge(vitals: &Vitals) -> (StatusCode, Health) {
-    let troubles: Vec<String> = vitals.troubles().iter().map(Trouble::to_string).collect();
+fn judge(health: &Health) -> (StatusCode, Answer) {
+    let troubles: Vec<String> = health.troubles().iter().map(Trouble::to_string).collect();
     let (code, status) = match troubles.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let lines = vitals.lines();
-    let health = Health {
+    let lines = health.working();
+    let answer = Answer {
         status,
         troubles,
         lines,
     };
-    (code, health)
+    (code, answer)
 }
 
 #[cfg(test)]
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn a_relay_that_has_not_heard_of_its_store_is_not_ready() {
-        let (code, health) = judge(&Vitals::default());
+        let (code, answer) = judge(&Health::default());
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(health.status, "not ready");
-        assert_eq!(health.troubles, ["the store has not answered yet"]);
+        assert_eq!(answer.status, "not ready");
+        assert_eq!(answer.troubles, ["the store has not answered yet"]);
     }
 }

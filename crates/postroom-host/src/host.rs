@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use postroom::inspect::Carrier;
-use postroom::{Inspect, Relay, Result, Route, To, Tx, Vitals, table};
+use postroom::operate::Carrier;
+use postroom::{Health, Inspect, Relay, Result, Route, To, Tx, table};
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Host {
     /// The store.
     pub store: Arc<dyn Inspect>,
     /// How the relay of this process is doing.
-    pub vitals: Arc<Vitals>,
+    pub health: Arc<Health>,
     routes: Arc<[Carrier]>,
     /// From which type to which the subscribers of the relay turn events.
     pub(crate) upcasts: Arc<[(String, String)]>,
@@ -26,7 +26,7 @@ impl Host {
         };
         Self {
             store,
-            vitals: relay.vitals(),
+            health: relay.health(),
             routes: relay.routes().iter().map(carrier).collect(),
             upcasts: relay.routes().iter().flat_map(upcasts).collect(),
         }

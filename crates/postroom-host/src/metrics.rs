@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use postroom::inspect::{self, Status};
-use postroom::{Broker, Inspect, Relay, Result, Source, Vitals};
+use postroom::operate::{self, Status};
+use postroom::{Broker, Health, Inspect, Relay, Result, Source};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::info::Info;
@@ -36,7 +36,7 @@ pub struct Metrics(Arc<Watch>);
 #[derive(Debug)]
 struct Watch {
     store: Arc<dyn Inspect>,
-    vitals: Arc<Vitals>,
+    health: Arc<Health>,
     groups: Vec<Group>,
     seen: Mutex<Seen>,
     scraped: Notify,
@@ -70,7 +70,7 @@ impl Metrics {
         };
         Self(Arc::new(Watch {
             store: Arc::clone(&host.store),
-            vitals: Arc::clone(&host.vitals),
+            health: Arc::clone(&host.health),
             groups: relay.routes().iter().filter_map(group).collect(),
             seen: Mutex::default(),
             scraped: Notify::new(),
@@ -100,7 +100,7 @@ impl Metrics {
 
     async fn look(&self) {
         let waiting = join_all(self.0.groups.iter().map(Group::waiting));
-        let status = timeout(ANSWER_MAX, inspect::status(self.0.store.as_ref()));
+        let status = timeout(ANSWER_MAX, operate::status(self.0.store.as_ref()));
         let (status, waiting) = tokio::join!(status, waiting);
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.waiting = waiting.into_iter().flatten().collect();
@@ -129,8 +129,8 @@ impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Seen { status, waiting } = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut page = Page(encoder);
-        page.pulse(self.0.vitals.pulse_age())?;
-        page.workers(&self.0.vitals.readings())?;
+        page.pulse(self.0.health.pulse_age())?;
+        page.workers(&self.0.health.readings())?;
         page.groups(&waiting)?;
         match status {
             Some((at, status)) => page.status(at, &status),

@@ -119,7 +119,7 @@ impl Module {
     ///
     /// ```
     /// use postroom::alert::Channel;
-    /// use postroom::{Result, inspect};
+    /// use postroom::{Result, operate};
     /// use postroom_host::{Finding, Host, Module, Rule};
     ///
     /// const RULES: [Rule; 1] = [Rule {
@@ -131,7 +131,7 @@ impl Module {
     ///
     /// async fn look(host: Host) -> Result<[Finding; 1]> {
     ///     let types = ["shop.order.paid.v1"];
-    ///     let failures = inspect::failures(&*host.store, &types, &host.carriers(&types)).await?;
+    ///     let failures = operate::failures(&*host.store, &types, &host.carriers(&types)).await?;
     ///     Ok([Finding::above(failures.dead as f64, 0.0)])
     /// }
     ///

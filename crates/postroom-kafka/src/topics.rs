@@ -5,7 +5,7 @@ use std::fmt;
 use std::iter;
 use std::time::Duration;
 
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use postroom::{Error, ErrorKind, Result};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use postroom::{
-    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, with_timeout,
 };
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
@@ -127,15 +127,15 @@ impl Outbox for Mysql {
     }
 
     async fn pulse(&self) -> Result<Pulse> {
-        answered(self.beat()).await
+        with_timeout(self.beat()).await
     }
 
     async fn read(&self, after: Position, limit: usize) -> Result<Page> {
-        answered(self.page(after, limit)).await
+        with_timeout(self.page(after, limit)).await
     }
 
     async fn head(&self) -> Result<Position> {
-        answered(self.end()).await
+        with_timeout(self.end()).await
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64> {
@@ -146,18 +146,18 @@ impl Outbox for Mysql {
 #[async_trait]
 impl Inspect for Mysql {
     async fn backlog(&self, after: Position) -> Result<u64> {
-        answered(self.count_behind(after)).await
+        with_timeout(self.count_behind(after)).await
     }
 
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
-        answered(self.list_open()).await
+        with_timeout(self.list_open()).await
     }
 
     async fn not_yet_readable(&self, limit: usize) -> Result<Vec<Entry>> {
-        answered(self.list_unnumbered(limit)).await
+        with_timeout(self.list_unnumbered(limit)).await
     }
 
     async fn hidden(&self) -> Result<Option<Hidden>> {
-        answered(self.list_hidden()).await
+        with_timeout(self.list_hidden()).await
     }
 }

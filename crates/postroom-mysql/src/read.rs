@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, stored};
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, lenient_json};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use time::PrimitiveDateTime;
@@ -139,8 +139,8 @@ pub(crate) fn read_entry(row: &MySqlRow) -> Result<Entry> {
         source: row.try_get("source").map_err(broken)?,
         aggregate_type: row.try_get("aggregate_type").map_err(broken)?,
         aggregate_id: row.try_get("aggregate_id").map_err(broken)?,
-        payload: stored::payload(row.try_get("payload").map_err(broken)?)?,
-        headers: stored::headers(row.try_get("headers").map_err(broken)?),
+        payload: lenient_json::payload(row.try_get("payload").map_err(broken)?)?,
+        headers: lenient_json::headers(row.try_get("headers").map_err(broken)?),
         occurred_at: occurred_at.assume_utc(),
     };
     Ok(Entry {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use postroom::{
-    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, answered,
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, with_timeout,
 };
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::pool::PoolConnection;
@@ -127,37 +127,37 @@ impl Outbox for Postgres {
     }
 
     async fn pulse(&self) -> Result<Pulse> {
-        answered(pulse::pulse(self)).await
+        with_timeout(pulse::pulse(self)).await
     }
 
     async fn read(&self, after: Position, limit: usize) -> Result<Page> {
-        answered(read::read(self, after, limit)).await
+        with_timeout(read::read(self, after, limit)).await
     }
 
     async fn head(&self) -> Result<Position> {
-        answered(read::head(self)).await
+        with_timeout(read::head(self)).await
     }
 
     async fn prune(&self, prune: &Prune) -> Result<u64> {
-        answered(prune::prune(self, prune)).await
+        with_timeout(prune::prune(self, prune)).await
     }
 }
 
 #[async_trait]
 impl Inspect for Postgres {
     async fn backlog(&self, after: Position) -> Result<u64> {
-        answered(inspect::backlog(self, after)).await
+        with_timeout(inspect::backlog(self, after)).await
     }
 
     async fn open_transactions(&self) -> Result<Vec<OpenTransaction>> {
-        answered(inspect::open_transactions(self)).await
+        with_timeout(inspect::open_transactions(self)).await
     }
 
     async fn not_yet_readable(&self, limit: usize) -> Result<Vec<Entry>> {
-        answered(inspect::not_yet_readable(self, limit)).await
+        with_timeout(inspect::not_yet_readable(self, limit)).await
     }
 
     async fn hidden(&self) -> Result<Option<Hidden>> {
-        answered(inspect::hidden(self)).await
+        with_timeout(inspect::hidden(self)).await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, stored};
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, lenient_json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -218,8 +218,8 @@ pub(crate) fn entry(row: &PgRow) -> Result<Entry, sqlx::Error> {
             source: row.try_get(3)?,
             aggregate_type: row.try_get(4)?,
             aggregate_id: row.try_get(5)?,
-            payload: stored::payload(row.try_get(6)?).map_err(|source| sqlx::Error::Decode(source.into()))?,
-            headers: stored::headers(row.try_get(7)?),
+            payload: lenient_json::payload(row.try_get(6)?).map_err(|source| sqlx::Error::Decode(source.into()))?,
+            headers: lenient_json::headers(row.try_get(7)?),
             occurred_at: row.try_get(8)?,
         },
         created_at: row.try_get(9)?,

@@ -1,6 +1,6 @@
 //! Appending in the caller's own transaction, for plain sqlx. SeaORM users have `postroom::emit`.
 
-use postroom::{DomainEvent, Event, Result, clock, nudge};
+use postroom::{DomainEvent, Event, Result, db_clock, nudge};
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
@@ -84,5 +84,5 @@ fn bind<'q>(query: Query<'q, Sqlite, SqliteArguments>, event: &'q Event) -> Resu
         .bind(event.aggregate_id.as_str())
         .bind(event.payload.get())
         .bind(serde_json::to_string(&event.headers)?)
-        .bind(clock::sqlite_stamp(event.occurred_at)))
+        .bind(db_clock::sqlite_stamp(event.occurred_at)))
 }

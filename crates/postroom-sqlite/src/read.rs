@@ -4,7 +4,7 @@
 //! have passed that number already, with another event. A position inside a page has no fingerprint (0).
 
 use futures::TryStreamExt;
-use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, clock, stored};
+use postroom::{Entry, Error, ErrorKind, Event, PAGE_BYTES, Page, Position, Result, db_clock, lenient_json};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqlitePool};
 use uuid::Uuid;
@@ -106,14 +106,14 @@ fn entry(row: &SqliteRow) -> Result<Entry> {
         source: text(row, 3)?,
         aggregate_type: text(row, 4)?,
         aggregate_id: text(row, 5)?,
-        payload: stored::payload(&text(row, 6)?)?,
-        headers: stored::headers(&text(row, 7)?),
-        occurred_at: clock::parse_sqlite_stamp(&text(row, 8)?)?,
+        payload: lenient_json::payload(&text(row, 6)?)?,
+        headers: lenient_json::headers(&text(row, 7)?),
+        occurred_at: db_clock::parse_sqlite_stamp(&text(row, 8)?)?,
     };
     Ok(Entry {
         id: row.try_get(0).map_err(error::while_doing("read an id"))?,
         event,
-        created_at: clock::parse_sqlite_stamp(&text(row, 9)?)?,
+        created_at: db_clock::parse_sqlite_stamp(&text(row, 9)?)?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Scheduling in the caller's own transaction, for users of plain sqlx. SeaORM users have `postroom::emit_at` and `postroom::cancel`.
 
-use postroom::{DomainEvent, Event, Result, check_due_at, clock, nudge};
+use postroom::{DomainEvent, Event, Result, check_due_at, db_clock, nudge};
 use sqlx::SqliteConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -32,8 +32,8 @@ pub async fn schedule(connection: &mut SqliteConnection, event: &Event, due_at: 
         .bind(&event.aggregate_id)
         .bind(event.payload.get())
         .bind(serde_json::to_string(&event.headers)?)
-        .bind(clock::sqlite_stamp(event.occurred_at))
-        .bind(clock::sqlite_stamp(due_at))
+        .bind(db_clock::sqlite_stamp(event.occurred_at))
+        .bind(db_clock::sqlite_stamp(due_at))
         .execute(connection)
         .await
         .map_err(error::while_doing("schedule an event"))?;

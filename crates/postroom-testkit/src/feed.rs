@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Mode, Prefixed, Route, To, Topic};
+use postroom::{Broker, Mode, Namespaced, Route, To, Topic};
 use uuid::Uuid;
 
 use crate::broker_suite::Site;
@@ -24,7 +24,7 @@ impl Feed {
     pub async fn on(site: &mut impl Site) -> Self {
         let prefix = format!("feed-{}-", Uuid::now_v7());
         site.create(&format!("{prefix}{TOPIC}"), 1).await;
-        let broker = Prefixed::new(site.broker(), prefix).unwrap_or_else(|error| panic!("{}", error.report()));
+        let broker = Namespaced::new(site.broker(), prefix).unwrap_or_else(|error| panic!("{}", error.report()));
         Self {
             broker: Arc::new(broker),
             topic: TOPIC.to_owned(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use postroom::{Broker, Message, Prefixed, Result, Start};
+use postroom::{Broker, Message, Namespaced, Result, Start};
 use postroom_kafka::{Kafka, Options, TopicSpec};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -47,7 +47,7 @@ impl OwnTopics {
 
     /// The Kafka, with nothing on it but these topics.
     pub fn broker(&self) -> Arc<dyn Broker> {
-        let own = Prefixed::new(Arc::new(self.kafka.clone()), &self.prefix);
+        let own = Namespaced::new(Arc::new(self.kafka.clone()), &self.prefix);
         Arc::new(must(own, "put a prefix before topics"))
     }
 

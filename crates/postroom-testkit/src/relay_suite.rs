@@ -14,7 +14,7 @@ mod fixture;
 
 pub mod blocked;
 pub mod deliver;
-pub mod errand;
+pub mod external;
 pub mod fail;
 pub mod fairness;
 pub mod handler;
@@ -70,12 +70,12 @@ macro_rules! relay_suite {
             a_plain_connection_schedules_and_cancels
             a_transaction_names_its_database
         );
-        $crate::relay_suite!($fresh; errand:
-            an_errand_holds_up_its_key_alone
-            an_errand_that_is_cut_off_runs_again
-            an_errand_that_fails_is_tried_again
-            what_an_errand_emits_has_a_cause
-            an_errand_with_an_inbox_is_refused
+        $crate::relay_suite!($fresh; external:
+            an_external_task_holds_up_its_key_alone
+            an_external_task_that_is_cut_off_runs_again
+            an_external_task_that_fails_is_tried_again
+            what_an_external_task_emits_has_a_cause
+            an_external_task_with_an_inbox_is_refused
         );
         $crate::relay_suite!($fresh; operate:
             a_scheduled_event_is_released_when_it_is_due

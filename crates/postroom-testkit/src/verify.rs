@@ -211,7 +211,7 @@ pub async fn writers(url: &str, store: &dyn Inspect, count: u32) -> Result<Datab
 /// Forgets a route as soon as no relay holds it.
 pub(crate) async fn forget(store: &dyn Inspect, route: &str) -> Result<()> {
     let begun = Instant::now();
-    while let Err(error) = postroom::inspect::forget(store, route, "verify").await {
+    while let Err(error) = postroom::operate::forget(store, route, "verify").await {
         match error.kind() {
             ErrorKind::NotFound => break,
             // A relay that was killed keeps its lease until it runs out.

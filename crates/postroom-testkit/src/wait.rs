@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::{Inspect, inspect};
+use postroom::{Inspect, operate};
 use tokio::time::{Instant, sleep};
 
 /// Longer than anything takes on a busy machine; the claim of a process that was killed in a job lasts a minute.
@@ -34,7 +34,7 @@ pub async fn until_some<T, F: Future<Output = Option<T>>>(what: &str, mut look: 
 /// Waits until a job has run several times more, from its beginning to its end.
 pub async fn until_run(store: &dyn Inspect, job: &str) {
     let runs = async || {
-        let status = inspect::status(store).await.ok()?;
+        let status = operate::status(store).await.ok()?;
         let found = status.jobs.into_iter().find(|known| known.name == job)?;
         Some(found.runs)
     };

@@ -11,10 +11,9 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult, StatementBuilder
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::clock::{db_now, db_now_plus, stamp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::judge::storable;
-use crate::table::{self, Table, read_time};
+use crate::store::db_clock::{db_now, db_now_plus, stamp};
+use crate::store::table::{self, Table, read_time, storable};
 
 /// By which way somebody is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

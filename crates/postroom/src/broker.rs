@@ -1,5 +1,8 @@
 //! The port to brokers: where routes publish to, and where subscribers are fed from when they are not fed from the outbox.
 
+pub(crate) mod namespaced;
+pub(crate) mod tls;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +10,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::destination::Destination;
-use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::route::Start;
-use crate::topic::Topic;
+use crate::event::envelope::{Envelope, Mode};
+use crate::event::topic::Topic;
+use crate::policy::Start;
+
+/// The type under which a message is kept that is no event.
+pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
 
 /// A broker: Kafka, RabbitMQ, Redis Streams.
 ///

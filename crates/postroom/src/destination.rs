@@ -1,13 +1,15 @@
 //! The port to where entries go: a broker, a sink over HTTP, memory.
 
+pub(crate) mod leased;
+
 use std::fmt;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use crate::outbox::Entry;
-use crate::route::{Lane, Ordering};
+use crate::event::entry::Entry;
+use crate::policy::ordering::{Lane, Ordering};
 
 /// Takes a batch of entries and answers each.
 ///

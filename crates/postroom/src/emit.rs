@@ -3,17 +3,18 @@
 //! These functions take a [`crate::Tx`] or a transaction of SeaORM. For a transaction of sqlx, use the functions of the store crate
 //! (`postroom_postgres::emit(&mut tx, …)`). Other languages have the SQL function.
 
-use crate::tx::Transaction;
+pub(crate) mod ingest;
+pub mod nudge;
+
+use crate::error::{Error, Result};
+use crate::event::{DomainEvent, Event};
+use crate::store::db_clock::stamp;
+use crate::store::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
+use crate::store::tx::Transaction;
 use sea_orm::DbBackend;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use time::OffsetDateTime;
 use uuid::Uuid;
-
-use crate::clock::stamp;
-use crate::error::{Error, Result};
-use crate::event::{DomainEvent, Event};
-use crate::nudge;
-use crate::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
 
 /// Rows in one statement: far below every driver's limit on bound values.
 const ROWS_MAX: usize = 500;

@@ -5,10 +5,11 @@ use std::fmt;
 
 use sea_orm::{DbErr, SqlErr};
 
-use crate::handler::BoxError;
-
 /// `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error. A handler may fail with whatever its own code fails with.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// What a caller can branch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +234,7 @@ impl From<serde_json::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::boxed;
+    use crate::subscriber::handler::boxed;
 
     #[test]
     fn a_handler_may_fail_with_any_error() {

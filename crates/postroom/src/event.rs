@@ -2,6 +2,15 @@
 //!
 //! Nothing here knows a topic, a broker or a wire format; those are decided at the edge.
 
+pub mod catalog;
+pub(crate) mod cause;
+pub(crate) mod entry;
+pub mod envelope;
+pub mod lenient_json;
+pub(crate) mod topic;
+pub(crate) mod trace;
+pub(crate) mod upcast;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,9 +20,9 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::cause::Cause;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::cause::Cause;
 
 /// Longest event type, in bytes.
 pub const TYPE_BYTES_MAX: usize = 200;

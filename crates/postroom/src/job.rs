@@ -3,6 +3,9 @@
 //! A job is claimed in the database by its clock, for as long as it may take at most; a process that dies in the middle
 //! leaves a claim that runs out.
 
+pub(crate) mod replay;
+pub(crate) mod schedule;
+
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,16 +20,15 @@ use time::{OffsetDateTime, Time, UtcOffset};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{self, db_now, db_now_plus, read_stamp};
-use crate::dead;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fed;
-use crate::inbox;
-use crate::judge::storable;
-use crate::outbox::{Outbox, Prune, Pulse, answered};
-use crate::table::{self, Table};
-use crate::task;
-use crate::tx::Tx;
+use crate::state::dead;
+use crate::state::feeding;
+use crate::store::db_clock::{self, db_now, db_now_plus, read_stamp};
+use crate::store::outbox::{Outbox, Prune, Pulse, with_timeout};
+use crate::store::table::{self, Table, storable};
+use crate::store::tx::Tx;
+use crate::store::{inbox, task};
 
 /// Rows that clean-up jobs take in one transaction.
 const BATCH: u32 = 1_000;
@@ -112,7 +114,7 @@ impl Job {
     pub fn daily_retention(keep: Duration, archive: bool, at: Time) -> Self {
         Self::new("retention", When::Daily(at), move |outbox| async move {
             let tx = table::look(outbox.db()).await?;
-            let now = clock::read_now(&tx).await?; // the clock that began this run
+            let now = db_clock::read_now(&tx).await?; // the clock that began this run
             tx.commit().await?;
             let prune = Prune {
                 keep: keep + since(at, now),
@@ -126,7 +128,7 @@ impl Job {
     /// Forgets inbox rows older than `keep`.
     pub fn inbox_retention(keep: Duration) -> Self {
         Self::every("inbox-retention", Duration::from_secs(60), move |outbox| async move {
-            let oldest_open = fed::oldest_open(&*outbox).await?;
+            let oldest_open = feeding::oldest_open(&*outbox).await?;
             in_batches(|batch| inbox::prune(outbox.db(), (keep, oldest_open), batch)).await
         })
     }
@@ -134,7 +136,7 @@ impl Job {
     /// Removes dead letters that were decided on longer ago than `keep`. Those that wait for a decision stay.
     pub fn dead_retention(keep: Duration) -> Self {
         Self::every("dead-retention", Duration::from_secs(3600), move |outbox| async move {
-            let oldest_open = fed::oldest_open(&*outbox).await?;
+            let oldest_open = feeding::oldest_open(&*outbox).await?;
             in_batches(|batch| dead::prune(outbox.db(), (keep, oldest_open), batch)).await
         })
     }
@@ -218,7 +220,7 @@ impl JobRunner {
 
     /// Runs the job if nobody else does; answers how much it did.
     async fn attempt(&self, job: &Job, works_on: &Arc<dyn Outbox>) -> Result<u64> {
-        if !answered(self.claim(job)).await? {
+        if !with_timeout(self.claim(job)).await? {
             return Ok(0);
         }
         let begun = Instant::now();
@@ -236,7 +238,7 @@ impl JobRunner {
             )),
         };
         let did = *outcome.as_ref().unwrap_or(&0);
-        answered(self.finish(job, begun.elapsed(), outcome)).await?;
+        with_timeout(self.finish(job, begun.elapsed(), outcome)).await?;
         Ok(did)
     }
 
@@ -285,7 +287,7 @@ impl JobRunner {
         let backend = tx.get_database_backend();
         let pause = match (job.when, &outcome) {
             (When::Every(every), _) => every.mul_f64(0.8),
-            (When::Daily(at), Ok(0)) => until(at, clock::read_now(&tx).await?),
+            (When::Daily(at), Ok(0)) => until(at, db_clock::read_now(&tx).await?),
             (When::Daily(_), Err(_)) => LOOK,
             (When::Daily(_) | When::ScheduleDue | When::Signalled, _) => Duration::ZERO,
         };

@@ -1,5 +1,16 @@
 //! The relay: reads the outbox and works every route whose lease this process holds.
 
+mod backoff;
+mod consumer;
+pub(crate) mod health;
+mod idle;
+mod judge;
+mod lease_keeper;
+mod page_cache;
+mod poller;
+mod settle;
+mod worker;
+
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,27 +22,27 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::backoff::Backoff;
-use crate::consumer::{Consumer, Joined};
-use crate::cursor::{self, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fault::Fault;
-use crate::fed::{self, Feeding};
-use crate::feed::Feed;
-use crate::idle::Idle;
-use crate::inbox;
-use crate::job::{Job, JobRunner};
-use crate::keeper::Keeper;
-use crate::line::Line;
-use crate::migration::Migration;
-use crate::outbox::{Outbox, Page, Position, Prune, Pulse, answered};
-use crate::pulse::Heart;
-use crate::replay;
-use crate::route::{BATCH_MAX, Route, Source, Start, To};
-use crate::schedule;
+use crate::event::entry::Position;
+use crate::job::{Job, JobRunner, schedule};
+
+use crate::policy::Start;
+use crate::relay::backoff::Backoff;
+use crate::relay::consumer::{Consumer, Joined};
+use crate::relay::health::{Health, Worker};
+use crate::relay::idle::Idle;
+use crate::relay::lease_keeper::LeaseKeeper;
+use crate::relay::page_cache::PageCache;
+use crate::relay::poller::Poller;
+use crate::relay::worker::ShardWorker;
+use crate::route::{BATCH_MAX, Route, Source, To};
+use crate::state::cursor::{self, Shard};
+use crate::state::feeding::{self, Feeding};
+use crate::store::fault::Fault;
+use crate::store::migration::Migration;
+use crate::store::outbox::{Outbox, Page, Prune, Pulse, with_timeout};
+use crate::store::{inbox, table};
 use crate::subscriber::{HandlerPool, Handling, Idempotency, Subscriber};
-use crate::table;
-use crate::vitals::{Vitals, Worker};
 
 /// Most connections for the transactions of handlers. Lines beyond that number share them.
 const HANDLER_CONNECTIONS_MAX: u32 = 64;
@@ -63,7 +74,7 @@ pub struct Relay {
     routes: Vec<Route>,
     jobs: Vec<Job>,
     lease_ttl: Duration,
-    vitals: Arc<Vitals>,
+    health: Arc<Health>,
 }
 
 impl Relay {
@@ -74,7 +85,7 @@ impl Relay {
             routes: Vec::new(),
             jobs: Vec::new(),
             lease_ttl: Duration::from_secs(10),
-            vitals: Arc::default(),
+            health: Arc::default(),
         }
     }
 
@@ -120,12 +131,12 @@ impl Relay {
     }
 
     /// How the relay is doing, for health checks.
-    pub fn vitals(&self) -> Arc<Vitals> {
-        Arc::clone(&self.vitals)
+    pub fn health(&self) -> Arc<Health> {
+        Arc::clone(&self.health)
     }
 
     /// Works until `stop`, then finishes what has begun. It releases its leases when all workers have stopped, and does not wait for
-    /// jobs with that. If the database is unreachable or has no tables, it waits; [`Vitals::troubles`] and the log say what to do.
+    /// jobs with that. If the database is unreachable or has no tables, it waits; [`Health::troubles`] and the log say what to do.
     /// Only a mistake in the routes ends it early.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         self.check()?;
@@ -136,52 +147,52 @@ impl Relay {
         let owner = owner();
         let parts = self.parts();
         let leases = self.outbox.pool(LEASE_CONNECTIONS);
-        let mut keeper = Keeper::new(leases, owner.clone(), self.lease_ttl, self.vitals());
-        let mut lines = JoinSet::new();
+        let mut lease_keeper = LeaseKeeper::new(leases, owner.clone(), self.lease_ttl, self.health());
+        let mut workers = JoinSet::new();
         let feedings = feedings(&self.routes);
         for (route, feeding) in self.routes.into_iter().map(Arc::new).zip(feedings) {
             let feeding = feeding.map(Arc::new);
             if let Some(consumer) = Consumer::of(&route, feeding.as_ref(), &parts) {
-                lines.spawn(consumer.run(stop.clone()));
+                workers.spawn(consumer.run(stop.clone()));
             }
             for number in 0..route.shards {
-                let line = parts.line((&route, feeding.clone()), number, &mut keeper);
-                lines.spawn(line.run(stop.clone()));
+                let worker = parts.worker((&route, feeding.clone()), number, &mut lease_keeper);
+                workers.spawn(worker.run(stop.clone()));
             }
         }
         let runner = JobRunner {
             outbox: Arc::clone(&parts.outbox),
             owner,
-            pulse: parts.heart.subscribe(),
-            due: parts.heart.subscribe_due(),
+            pulse: parts.poller.subscribe(),
+            due: parts.poller.subscribe_due(),
             signal: 0,
         };
         let mut jobs = JoinSet::new();
         for job in self.jobs {
             jobs.spawn(runner.clone().run(job, Arc::clone(&self.outbox), stop.clone()));
         }
-        for job in [schedule::job(), replay::job()] {
+        for job in [schedule::job(), crate::job::replay::job()] {
             jobs.spawn(runner.clone().run(job, Arc::clone(&parts.outbox), stop.clone()));
         }
-        let heart = Arc::clone(&parts.heart);
+        let poller = Arc::clone(&parts.poller);
         let leased = async {
-            // The heart and the keeper outlive the lines: what has begun is finished under a renewed lease.
+            // The poller and the lease keeper outlive the workers: what has begun is finished under a renewed lease.
             let after_lines = CancellationToken::new();
             let drained = async {
-                let outcome = drain(lines, &stop).await;
+                let outcome = drain(workers, &stop).await;
                 stop.cancelled().await;
                 after_lines.cancel();
                 outcome
             };
-            let (drained, (), ()) = tokio::join!(drained, heart.run(&after_lines), keeper.run(&after_lines));
-            answered(keeper.release()).await.unwrap_or_else(|error| {
+            let (drained, (), ()) = tokio::join!(drained, poller.run(&after_lines), lease_keeper.run(&after_lines));
+            with_timeout(lease_keeper.release()).await.unwrap_or_else(|error| {
                 tracing::debug!(error = error.report(), "leases were not given back; they will run out");
             });
             drained
         };
         // A job that takes long keeps nobody from the leases: it has none.
-        let (lines, jobs) = tokio::join!(leased, drain(jobs, &stop));
-        lines.and(jobs)
+        let (workers, jobs) = tokio::join!(leased, drain(jobs, &stop));
+        workers.and(jobs)
     }
 
     /// Works until nothing is left to do now, then stops: every committed event has been delivered, waits for a later retry, or
@@ -204,22 +215,22 @@ impl Relay {
     fn parts(&self) -> Parts {
         let own: Arc<dyn Outbox> = Arc::new(OwnConnections::beside(Arc::clone(&self.outbox)));
         Parts {
-            heart: Arc::new(Heart::new(Arc::clone(&own), Arc::clone(&self.vitals))),
-            feed: Arc::new(Feed::new(Arc::clone(&own))),
+            poller: Arc::new(Poller::new(Arc::clone(&own), Arc::clone(&self.health))),
+            pages: Arc::new(PageCache::new(Arc::clone(&own))),
             outbox: own,
-            vitals: Arc::clone(&self.vitals),
+            health: Arc::clone(&self.health),
             joined: Joined::default(),
             handlers: self.handler_pool(),
         }
     }
 
     fn handler_pool(&self) -> HandlerPool {
-        let lines = self.routes.iter().map(|route| match (&route.to, &route.from) {
+        let workers = self.routes.iter().map(|route| match (&route.to, &route.from) {
             (To::Destination(_), _) => 0,
             (To::Subscriber(_), Source::Outbox) => route.shards,
             (To::Subscriber(_), Source::Broker { .. }) => route.shards + 1, // and its consumer
         });
-        let connections = lines.sum::<u32>().clamp(1, HANDLER_CONNECTIONS_MAX);
+        let connections = workers.sum::<u32>().clamp(1, HANDLER_CONNECTIONS_MAX);
         HandlerPool {
             transactions: self.outbox.pool(connections),
             external: self.outbox.db().clone().into(),
@@ -283,11 +294,11 @@ impl Relay {
     async fn register(&self, stop: &CancellationToken) -> Result<bool> {
         let mut backoff = Backoff::default();
         while !stop.is_cancelled() {
-            match answered(self.try_register()).await {
+            match with_timeout(self.try_register()).await {
                 Ok(()) => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
                 Err(error) => {
-                    self.vitals.silenced(&error);
+                    self.health.silenced(&error);
                     let advice = Fault::of(&error).advice();
                     tracing::warn!(error = error.report(), "routes could not be registered yet: {advice}");
                 }
@@ -346,7 +357,7 @@ impl Relay {
             let is_new = |route: &Route| new.contains(route.name.as_str());
             if is_new(route) && publishers.all(|other| is_new(other) && other.start == Start::Beginning) {
                 let tx = table::begin_own(self.outbox.db()).await?;
-                fed::begin(&tx, &route.name, &feeding.mark).await?;
+                feeding::begin(&tx, &route.name, &feeding.mark).await?;
                 tx.commit().await?;
             }
         }
@@ -354,20 +365,25 @@ impl Relay {
     }
 }
 
-/// What the lines and consumers of a relay share.
+/// What the workers and consumers of a relay share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// With connections of the relay's own.
     pub(crate) outbox: Arc<dyn Outbox>,
-    pub(crate) heart: Arc<Heart>,
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) poller: Arc<Poller>,
+    pub(crate) pages: Arc<PageCache>,
+    pub(crate) health: Arc<Health>,
     pub(crate) joined: Joined,
     pub(crate) handlers: HandlerPool,
 }
 
 impl Parts {
-    fn line(&self, (route, feeding): (&Arc<Route>, Option<Arc<Feeding>>), number: u32, keeper: &mut Keeper) -> Line {
+    fn worker(
+        &self,
+        (route, feeding): (&Arc<Route>, Option<Arc<Feeding>>),
+        number: u32,
+        lease_keeper: &mut LeaseKeeper,
+    ) -> ShardWorker {
         let shard = Shard {
             route: route.name.clone(),
             number,
@@ -377,17 +393,17 @@ impl Parts {
             shard: (route.shards > 1).then_some(number),
             is_consumer: false,
         };
-        let lease = keeper.slot(shard.clone());
-        self.vitals.follow(&name, lease.clone());
-        Line {
+        let lease = lease_keeper.slot(shard.clone());
+        self.health.follow(&name, lease.clone());
+        ShardWorker {
             name,
             route: Arc::clone(route),
             lease,
             shard,
-            feed: Arc::clone(&self.feed),
-            pulse: self.heart.subscribe(),
-            changes: self.heart.subscribe_changes(),
-            vitals: Arc::clone(&self.vitals),
+            pages: Arc::clone(&self.pages),
+            pulse: self.poller.subscribe(),
+            changes: self.poller.subscribe_changes(),
+            health: Arc::clone(&self.health),
             joined: self.joined.subscribe(),
             handlers: self.handlers.clone(),
             feeding,

@@ -3,6 +3,9 @@
 //! Events are handled in chunks inside one transaction, together with their inbox rows and the route's progress. When an
 //! event fails, the chunk is rolled back and the part before it is run again, so that a failure costs time, never effects.
 
+pub(crate) mod external;
+pub(crate) mod handler;
+
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -12,21 +15,23 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr};
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use crate::broker::Broker;
-use crate::cause::Cause;
 use crate::destination::Receipt;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{BoxError, Error, ErrorKind, Result};
+use crate::event::cause::Cause;
+use crate::event::entry::Entry;
+use crate::event::trace::{self, Step};
+use crate::event::upcast::{Upcaster, upcast};
 use crate::event::{DomainEvent, Event};
-use crate::external::{BoxTask, Database, ExternalTask};
-use crate::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxError, BoxHandler, Handler, Typed};
-use crate::inbox;
-use crate::outbox::{Entry, answered_within};
-use crate::retry::Retry;
-use crate::route::{Dead, Filter, Ordering, Route, Source, Start, To};
-use crate::table::{self, Limits};
-use crate::trace::{self, Step};
-use crate::tx::Tx;
-use crate::upcast::{Upcaster, upcast};
+use crate::policy::filter::Filter;
+use crate::policy::ordering::Ordering;
+use crate::policy::retry::Retry;
+use crate::policy::{Dead, Start};
+use crate::store::inbox;
+use crate::store::outbox::with_timeout_of;
+use crate::store::table::{self, Limits};
+use crate::store::tx::Tx;
+use crate::subscriber::external::{BoxTask, Database, ExternalTask};
+use crate::subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler, Typed};
 
 /// Events taken from a broker at once, unless told.
 const BATCH: usize = 500;
@@ -211,38 +216,6 @@ impl Subscriber {
         self
     }
 
-    /// The route that feeds it straight from the outbox.
-    pub fn into_route(self) -> Route {
-        Route {
-            name: self.group.clone(),
-            from: Source::Outbox,
-            filter: self.filter.clone(),
-            ordering: self.ordering,
-            retry: self.retry.clone(),
-            dead: self.dead,
-            start: self.start,
-            batch: self.batch,
-            shards: self.shards,
-            awaits: Vec::new(),
-            to: To::Subscriber(std::sync::Arc::new(self)),
-        }
-    }
-
-    /// The route that feeds it from topics of a broker, to which what `brings` matches is published; the rest comes from the
-    /// log. A group has one shard: the broker shares out its work.
-    pub fn fed_by(self, broker: std::sync::Arc<dyn Broker>, topics: Vec<String>, brings: Filter) -> Route {
-        Route {
-            from: Source::Broker {
-                broker,
-                topics,
-                brings,
-                start: self.joins_at,
-            },
-            shards: 1,
-            ..self.into_route()
-        }
-    }
-
     /// Handles entries of a route that a broker feeds: what is handled is recorded also for a subscriber that needs no inbox, so
     /// that the route knows how far everything has come.
     pub(crate) async fn handle_recorded(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<(Vec<Receipt>, Tx)> {
@@ -308,7 +281,7 @@ impl Subscriber {
     async fn handle_entries(&self, tx: &mut Tx, entries: &[&Entry]) -> Result<usize, Failure> {
         let keys: Vec<String> = entries.iter().map(|entry| self.idempotency_key(&entry.event)).collect();
         let mut known = match self.idempotency {
-            Idempotency::Inbox => answered_within(STEP_MAX, inbox::known(tx, &keys))
+            Idempotency::Inbox => with_timeout_of(STEP_MAX, inbox::known(tx, &keys))
                 .await
                 .flatten()
                 .map_err(Failure::first)?,
@@ -327,7 +300,7 @@ impl Subscriber {
             }
         };
         if self.idempotency == Idempotency::Inbox {
-            let recorded = answered_within(STEP_MAX, inbox::record(tx, &fresh)).await;
+            let recorded = with_timeout_of(STEP_MAX, inbox::record(tx, &fresh)).await;
             recorded.flatten().map_err(|error| Failure { at: handled / 2, error })?;
         }
         Ok(handled)
@@ -409,7 +382,7 @@ impl Subscriber {
 
 /// A step of the platform's own inside a handler's transaction.
 async fn step<T>(doing: &str, work: impl Future<Output = Result<T, DbErr>>) -> Result<T> {
-    let done = answered_within(STEP_MAX, work).await?;
+    let done = with_timeout_of(STEP_MAX, work).await?;
     done.map_err(|source| Error::db(doing, source))
 }
 
@@ -425,7 +398,7 @@ async fn roll_back(tx: Tx) {
 /// The connections that subscribers of a relay work with.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerPool {
-    /// For the transactions of handlers: one connection for each line, so that a line whose handler is blocked takes none from
+    /// For the transactions of handlers: one connection for each worker, so that a worker whose handler is blocked takes none from
     /// another.
     pub(crate) transactions: DatabaseConnection,
     /// For external tasks, which begin transactions of their own.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use postroom::inspect::RouteStatus;
+use postroom::operate::RouteStatus;
 
 use crate::age::age;
 use crate::listing::{Cell, Listing};

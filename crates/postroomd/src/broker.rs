@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use postroom::{Broker, Destination, Mode, Prefixed, Topic};
+use postroom::{Broker, Destination, Mode, Namespaced, Topic};
 use postroom_kafka::{Kafka, TopicSpec};
 
 use crate::config;
@@ -228,7 +228,7 @@ impl Brokers {
     }
 
     fn add(&mut self, kind: BrokerKind, broker: Arc<dyn Broker>, prefix: &str) -> Result<()> {
-        self.open.insert(kind, Arc::new(Prefixed::new(broker, prefix)?));
+        self.open.insert(kind, Arc::new(Namespaced::new(broker, prefix)?));
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Brokers {
         match &self.transactional {
             Some((kafka, prefix)) if kind == BrokerKind::Kafka => {
                 let own = Arc::new(kafka.transactional(format!("{prefix}{route}")));
-                Ok(Prefixed::new(own, prefix)?.publisher(topic, mode))
+                Ok(Namespaced::new(own, prefix)?.publisher(topic, mode))
             }
             _ => Ok(self.get(kind)?.publisher(topic, mode)),
         }

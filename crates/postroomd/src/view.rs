@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use postroom::{Inspect, Position, inspect};
+use postroom::{Inspect, Position, operate};
 use tokio_util::sync::CancellationToken;
 
 use crate::age::{age, of_day};
@@ -105,7 +105,7 @@ impl View {
 
     async fn look(&mut self) -> postroom::Result<Vec<Row>> {
         self.follow().await?;
-        let status = inspect::status(self.store.as_ref()).await?;
+        let status = operate::status(self.store.as_ref()).await?;
         let mut rows = board::rows(&status.routes);
         self.meter.measure(&mut rows, Instant::now());
         Ok(rows)

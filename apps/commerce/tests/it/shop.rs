@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{Broker, Position, inspect};
+use postroom::{Broker, Position, operate};
 use postroom_host::Module;
 use postroom_testkit::own_topics::OwnTopics;
 use postroom_testkit::stage::{Running, Scenery, Stage};
@@ -177,8 +177,8 @@ impl Shop {
     async fn until_quiet(&self) {
         until("the shop comes to rest", || async {
             self.fresh.catch_up().await;
-            let status = inspect::status(&*self.fresh).await.unwrap();
-            let is_quiet = |route: &inspect::RouteStatus| route.backlog + route.retrying + route.waiting == 0;
+            let status = operate::status(&*self.fresh).await.unwrap();
+            let is_quiet = |route: &operate::RouteStatus| route.backlog + route.retrying + route.waiting == 0;
             status.routes.iter().all(is_quiet)
         })
         .await;
@@ -186,7 +186,7 @@ impl Shop {
 
     /// Lets nothing more come to a group.
     pub(crate) async fn pause(&self, group: &str) {
-        let is_paused = || async { inspect::set_paused(&*self.fresh, group, true, "test").await.is_ok() };
+        let is_paused = || async { operate::set_paused(&*self.fresh, group, true, "test").await.is_ok() };
         until("the route is there", is_paused).await;
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use postroom::alert::{Channel, Messenger};
 use postroom::dead::{self, Selection};
-use postroom::{Broker, Delays, Filter, Mode, Route, To, Topic, inspect};
+use postroom::{Broker, Delays, Filter, Mode, Route, To, Topic, operate};
 use postroom_host::{Messengers, Module};
 use postroom_http::{PagerDuty, Slack};
 use postroom_testkit::broker_suite::Site as _;
@@ -121,7 +121,7 @@ impl Watched {
     }
 
     async fn pause(&self, route: &str, is_paused: bool) {
-        let pause = || inspect::set_paused(&*self.world.fresh, route, is_paused, "test");
+        let pause = || operate::set_paused(&*self.world.fresh, route, is_paused, "test");
         until("the route is there", || async { pause().await.is_ok() }).await;
     }
 
@@ -234,7 +234,7 @@ async fn a_route_of_any_name_is_watched() {
     watched.pause("books for the auditors", true).await;
     watched.emit_late(3).await;
     until("the subscribers have had them", || async {
-        let status = inspect::status(&*watched.world.fresh).await.unwrap();
+        let status = operate::status(&*watched.world.fresh).await.unwrap();
         let mut ours = status.routes.iter().filter(|route| route.route.starts_with("ledger-"));
         ours.all(|route| route.delivered == 4)
     })

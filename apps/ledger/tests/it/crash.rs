@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 
-use postroom::{Handling, Idempotency, inspect, table};
+use postroom::{Handling, Idempotency, operate, table};
 use postroom_host::Module;
 use postroom_testkit::gate::{Gate, Gated, Standing, Step};
 use postroom_testkit::wait::until;
@@ -128,7 +128,7 @@ async fn hold_cursor(fresh: &Fresh, gate: &Gate) -> Tx {
 
 /// How many events the publishing route knows to have delivered.
 async fn delivered(fresh: &Fresh) -> i64 {
-    let status = inspect::status(&**fresh).await.unwrap();
+    let status = operate::status(&**fresh).await.unwrap();
     let mut routes = status.routes.iter();
     routes.find(|route| route.route == PUBLISHES).unwrap().delivered
 }

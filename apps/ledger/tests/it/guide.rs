@@ -1,6 +1,6 @@
 //! The guide's walk-through, run as it stands.
 
-use postroom::inspect;
+use postroom::operate;
 use postroom_testkit::wait::until;
 use postroom_testkit::{fresh, walk};
 
@@ -29,7 +29,7 @@ async fn the_walk_through_says_what_the_guide_says() {
 async fn the_walk_through_ends_when_nothing_comes() {
     let world = World::on(fresh::sqlite().await).await;
     let is_paused = || async {
-        inspect::set_paused(&*world.fresh, "ledger-audit", true, "test")
+        operate::set_paused(&*world.fresh, "ledger-audit", true, "test")
             .await
             .is_ok()
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ledger::{LedgerPosted, Movement};
 use postroom::replay::{self, Range, Replay};
-use postroom::{Event, When, append, inspect, table};
+use postroom::{Event, When, append, operate, table};
 use postroom_testkit::Fresh;
 use postroom_testkit::wait::until;
 use sea_orm::ConnectionTrait;
@@ -85,7 +85,7 @@ async fn a_gap_and_a_repetition_are_noticed(place: Place) {
     until("4 came twice", || async { anomalies().await == all }).await;
     tell(2).await;
     until("the read model has had all of them", || async {
-        let status = inspect::status(&*world.fresh).await.unwrap();
+        let status = operate::status(&*world.fresh).await.unwrap();
         let mut balances = status.routes.iter().filter(|route| route.route == "ledger-balances");
         balances.any(|route| route.delivered == 5)
     })
@@ -121,7 +121,7 @@ async fn a_transaction_that_is_told_twice_counts_once(place: Place) {
         until("the route has passed it", is_started).await;
     }
     until("everybody has had it twice", || async {
-        let status = inspect::status(&*world.fresh).await.unwrap();
+        let status = operate::status(&*world.fresh).await.unwrap();
         let mut ours = status.routes.iter().filter(|route| route.route.starts_with("ledger-"));
         ours.all(|route| route.delivered >= 2)
     })

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{Delays, inspect};
+use postroom::{Delays, operate};
 use postroom_testkit::fresh;
 use postroom_testkit::wait::until;
 use sea_orm::ConnectionTrait;
@@ -56,7 +56,7 @@ async fn an_event_is_pending_then_processed(place: Place) {
         None => "ledger-audit",
     };
     let pause = async |is_paused| {
-        inspect::set_paused(&*world.fresh, route, is_paused, "test")
+        operate::set_paused(&*world.fresh, route, is_paused, "test")
             .await
             .unwrap();
     };

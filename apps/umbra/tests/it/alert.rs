@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::alert::{Channel, Messenger};
-use postroom::{Broker, Delays, inspect};
+use postroom::{Broker, Delays, operate};
 use postroom_host::{Messengers, Rule};
 use postroom_http::Slack;
 use postroom_testkit::fake_messenger::FakeMessenger;
@@ -72,23 +72,23 @@ async fn u_08_events_that_are_not_published_count() {
     let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::default());
     let site = Site::through(fresh::sqlite().await, broker).await;
     until("the relay knows its routes", || async {
-        inspect::status(&*site.fresh).await.unwrap().routes.len() == 6
+        operate::status(&*site.fresh).await.unwrap().routes.len() == 6
     })
     .await;
     let publishes = "to-broker-umbra-events";
-    inspect::set_paused(&*site.fresh, publishes, true, "test")
+    operate::set_paused(&*site.fresh, publishes, true, "test")
         .await
         .unwrap();
     site.user("1001", "visa").await;
     let emitted = f64::from(u32::try_from(site.events().await.len()).unwrap());
     until("no subscriber is behind", || async {
-        let status = inspect::status(&*site.fresh).await.unwrap();
+        let status = operate::status(&*site.fresh).await.unwrap();
         let mut subscribers = status.routes.iter().filter(|route| route.route != publishes);
         subscribers.all(|route| route.backlog == 0)
     })
     .await;
     assert_eq!(found(&site, RULES).await[0].0, emitted);
-    inspect::set_paused(&*site.fresh, publishes, false, "test")
+    operate::set_paused(&*site.fresh, publishes, false, "test")
         .await
         .unwrap();
     until("nothing waits", || async { found(&site, RULES).await[0].0 == 0.0 }).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postroom::inspect;
+use postroom::operate;
 use postroom_testkit::Fresh;
 use postroom_testkit::wait::until;
 use serde_json::{Value, json};
@@ -327,7 +327,7 @@ async fn lose_a_card(site: &Site) {
 
 /// All charges that were to come have come, and were made or dropped.
 async fn until_nothing_is_scheduled(site: &Site) {
-    let nothing_scheduled = async || inspect::status(&*site.fresh).await.unwrap().scheduled == 0;
+    let nothing_scheduled = async || operate::status(&*site.fresh).await.unwrap().scheduled == 0;
     until("charges come to an end", nothing_scheduled).await;
     site.quiet().await;
 }

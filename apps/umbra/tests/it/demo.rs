@@ -1,6 +1,6 @@
 //! The demo: guilds come by themselves.
 
-use postroom::inspect;
+use postroom::operate;
 use postroom_testkit::fresh;
 use postroom_testkit::stage::Stage;
 use postroom_testkit::wait::until;
@@ -10,7 +10,7 @@ async fn guilds_come_by_themselves() {
     let fresh = fresh::sqlite().await;
     let stage = Stage::open(fresh.store(), vec![umbra::demo()], None).await;
     until("somebody came", || async {
-        let status = inspect::status(&*fresh).await.unwrap();
+        let status = operate::status(&*fresh).await.unwrap();
         let job = status.jobs.iter().find(|job| job.name == "umbra-traffic");
         assert_eq!(job.and_then(|job| job.last_error.as_deref()), None);
         let audit = status.routes.iter().find(|route| route.route == "umbra-audit");

@@ -88,7 +88,7 @@ impl Handler for Twice {
     }
 }
 
-/// Runs an errand twice for each event.
+/// Runs an external task twice for each event.
 struct Again(BoxTask);
 
 impl ExternalTask for Again {

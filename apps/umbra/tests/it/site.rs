@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::table::{Table, named};
-use postroom::{Broker, Delays, Event, Retry, inspect};
+use postroom::{Broker, Delays, Event, Retry, operate};
 use postroom_testkit::stage::Stage;
 use postroom_testkit::wait::{until, until_some};
 use postroom_testkit::{Client, Fresh};
@@ -184,7 +184,7 @@ impl Site {
 
     /// Whether nothing is on its way to any group.
     async fn is_quiet(&self) -> bool {
-        let status = inspect::status(&*self.fresh).await.unwrap();
+        let status = operate::status(&*self.fresh).await.unwrap();
         let mut routes = status.routes.iter();
         let are_quiet = routes.all(|route| route.backlog + route.retrying + route.waiting == 0);
         status.routes.len() == GROUPS.len() && are_quiet

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use postroom::inspect::{RouteStatus, Status};
+use postroom::operate::{RouteStatus, Status};
 use postroom::{Counts, Reading};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;

@@ -11,7 +11,7 @@ fn notice(turn: Turn) -> Notice {
     Notice {
         rule: "ledger_events_failed".to_owned(),
         turn,
-        since: postroom::clock::parse_sqlite_stamp("2026-01-02T03:04:05.678Z").unwrap(),
+        since: postroom::db_clock::parse_sqlite_stamp("2026-01-02T03:04:05.678Z").unwrap(),
         says: "events were given up: 3, the limit is 0".to_owned(),
         next: "postroom dead list, then <retry> & wait".to_owned(),
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postroom::{
-    BoxError, Broker, DomainEvent, Event, Filter, Handler, Mode, Prefixed, Relay, Result, Route, Subscriber, To, Topic,
-    Tx, inspect, table,
+    BoxError, Broker, DomainEvent, Event, Filter, Handler, Mode, Namespaced, Relay, Result, Route, Subscriber, To,
+    Topic, Tx, operate, table,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::wait::until;
@@ -65,7 +65,7 @@ async fn a_missing_topic_at_the_start_holds_up_nobody() {
     let (mut site, fresh) = (KafkaSite::shared(), fresh::sqlite().await);
     let prefix = format!("missing-{}-", Uuid::now_v7());
     site.create(&format!("{prefix}order-events"), 1).await;
-    let broker: Arc<dyn Broker> = Arc::new(Prefixed::new(site.broker(), prefix.clone()).unwrap());
+    let broker: Arc<dyn Broker> = Arc::new(Namespaced::new(site.broker(), prefix.clone()).unwrap());
     let (orders, likes) = (Counter::default(), Counter::default());
     for n in 0..3 {
         emit(&fresh, &OrderPaid { n }).await;
@@ -76,7 +76,7 @@ async fn a_missing_topic_at_the_start_holds_up_nobody() {
         until("the other topic moves", || async { orders.has(3) }).await;
         until("the group reads the log", || async { likes.has(3) }).await;
         let is_named = || async {
-            let reasons = inspect::why(&*fresh).await.unwrap();
+            let reasons = operate::why(&*fresh).await.unwrap();
             reasons
                 .iter()
                 .any(|reason| format!("{reason:?}").contains("like-events"))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom::inspect::{self, RouteStatus};
+use postroom::operate::{self, RouteStatus};
 use postroom::{
     Batch, Broker as _, Delays, Destination, DomainEvent, Filter, Inspect, Mode, Ordering, Receipt, Relay, Result,
     Retry, Route, To, Topic, table,
@@ -203,7 +203,7 @@ impl Office {
 
     /// How a route stands.
     pub(crate) async fn status(&self, route: &str) -> Option<RouteStatus> {
-        let status = inspect::status(&*self.fresh.store()).await.unwrap();
+        let status = operate::status(&*self.fresh.store()).await.unwrap();
         status.routes.into_iter().find(|row| row.route == route)
     }
 
@@ -234,7 +234,7 @@ impl Office {
         let begun = Instant::now();
         while !is_true().await {
             if begun.elapsed() > PATIENCE {
-                let status = inspect::status(&*self.fresh.store()).await;
+                let status = operate::status(&*self.fresh.store()).await;
                 panic!("waited {PATIENCE:?} until {what}; {status:#?}");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

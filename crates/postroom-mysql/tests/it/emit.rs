@@ -1,6 +1,6 @@
 //! Emitting from Rust: in the caller's transaction, in order, byte for byte.
 
-use postroom::{DomainEvent, Event, Headers, Outbox, Position, inspect, parse_payload};
+use postroom::{DomainEvent, Event, Headers, Outbox, Position, operate, parse_payload};
 use postroom_mysql::Mysql;
 use serde::Serialize;
 use sqlx::mysql::MySqlPoolOptions;
@@ -216,7 +216,7 @@ async fn an_applications_connections_are_left_as_they_are() {
     let before = limits().await.unwrap();
     assert!(before.len() >= 4, "{before:?}");
     let store = Mysql::from_pool(pool.clone());
-    inspect::set_paused(&store, "nowhere", true, "test").await.unwrap_err();
+    operate::set_paused(&store, "nowhere", true, "test").await.unwrap_err();
     assert_eq!(limits().await.unwrap(), before);
     fresh.gone().await;
 }

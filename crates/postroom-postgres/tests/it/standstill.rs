@@ -27,15 +27,15 @@ async fn an_application_without_a_free_connection_stops_no_route() {
         .unwrap();
     let relay =
         Relay::new(Arc::new(Postgres::from_pool(pool.clone()))).subscriber(Subscriber::matching("s", ["**"], ignore));
-    let (vitals, stop, mut running) = (relay.vitals(), CancellationToken::new(), JoinSet::new());
+    let (health, stop, mut running) = (relay.health(), CancellationToken::new(), JoinSet::new());
     running.spawn(relay.run(stop.clone()));
-    eventually("the route is worked", async || vitals.lines().len() == 1).await;
+    eventually("the route is worked", async || health.working().len() == 1).await;
     let held = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
     assert!(pool.acquire().await.is_err(), "the application has a connection left");
     db.commit(&["flows"]).await;
     let handled = "select count(*) from postroom.event_handled";
     eventually("the event is handled", async || db.number(handled).await == 1).await;
-    assert!(vitals.troubles().is_empty(), "{:?}", vitals.troubles());
+    assert!(health.troubles().is_empty(), "{:?}", health.troubles());
     drop(held);
     stop.cancel();
     while let Some(ended) = running.join_next().await {

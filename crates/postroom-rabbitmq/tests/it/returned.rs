@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use postroom::{Broker, Event, Filter, Mode, Receipt, Relay, Start, Subscriber, Tx, inspect};
+use postroom::{Broker, Event, Filter, Mode, Receipt, Relay, Start, Subscriber, Tx, operate};
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh, server};
@@ -109,11 +109,11 @@ async fn run<F: Future<Output = bool>>(
     let route = counting(handled).fed_by(broker, vec![topic.to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route);
-    let vitals = relay.vitals();
+    let health = relay.health();
     let watch = async {
         until("the relay has come so far", is_so).await;
         stop.cancel();
-        drop(vitals);
+        drop(health);
     };
     let (ended, ()) = tokio::join!(relay.run(stop.clone()), watch);
     ended.expect("the relay ends well");
@@ -148,16 +148,16 @@ async fn pause_and_restart(site: &Rabbit) {
         run(&fresh, (broker(), &topic), &handled, soon).await;
     }
     assert_eq!(handled.load(Ordering::Relaxed), 0, "the group is paused");
-    inspect::set_paused(&*fresh, "all", false, "me").await.unwrap();
+    operate::set_paused(&*fresh, "all", false, "me").await.unwrap();
     let all = || async { handled.load(Ordering::Relaxed) == 50 };
     run(&fresh, (broker(), &topic), &handled, all).await;
 }
 
 /// Makes the group known to the store and to the broker, and pauses it.
 async fn join_paused(site: &Rabbit, fresh: &Fresh, topic: &str, handled: &Arc<AtomicUsize>) {
-    let joined = || async { inspect::status(&**fresh).await.unwrap().routes.len() == 1 };
+    let joined = || async { operate::status(&**fresh).await.unwrap().routes.len() == 1 };
     run(fresh, (site.broker(), topic), handled, joined).await;
-    inspect::set_paused(&**fresh, "all", true, "me").await.unwrap();
+    operate::set_paused(&**fresh, "all", true, "me").await.unwrap();
     let member = site.broker().subscribe("all", &[topic.to_owned()], Start::Head).await;
     drop(member.unwrap());
 }
@@ -199,11 +199,11 @@ async fn a_store_that_is_away_costs_no_message() {
         tokio::time::sleep(away()).await;
         server.restart().await.unwrap();
         until("the store is back", || async {
-            inspect::set_paused(&*fresh, "all", false, "me").await.is_ok()
+            operate::set_paused(&*fresh, "all", false, "me").await.is_ok()
         })
         .await;
         until("everything is handled", || async {
-            let status = inspect::status(&*fresh).await;
+            let status = operate::status(&*fresh).await;
             status.is_ok_and(|status| status.routes.iter().all(|route| route.delivered == 50))
         })
         .await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
-    BoxError, Broker, Event, Filter, Handler, Mode, Relay, Result, Route, Subscriber, To, Tx, inspect, table,
+    BoxError, Broker, Event, Filter, Handler, Mode, Relay, Result, Route, Subscriber, To, Tx, operate, table,
 };
 use postroom_testkit::broker_suite;
 use postroom_testkit::fresh;
@@ -59,7 +59,7 @@ async fn an_event_that_others_send_again_has_one_effect() {
     let stop = CancellationToken::new();
     let delivered = async |count: i64| {
         let is_so = || async {
-            let status = inspect::status(&*fresh).await.unwrap();
+            let status = operate::status(&*fresh).await.unwrap();
             status
                 .routes
                 .iter()

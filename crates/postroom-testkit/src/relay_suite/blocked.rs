@@ -128,11 +128,11 @@ pub async fn a_lease_that_cannot_be_taken_is_named(fresh: Fresh) {
     let row = format!("update {}outbox_cursor set is_paused = is_paused", office.prefix());
     lock.execute_unprepared(&row).await.expect("lock a lease");
     let posts = relay(&office);
-    let vitals = posts.vitals();
+    let health = posts.health();
     office.start(posts);
     let is_named = || {
         let is_locked = |trouble: &Trouble| matches!(trouble, Trouble::Store { fault: Fault::Locked, says } if says.contains("\"s\""));
-        vitals.troubles().iter().any(is_locked)
+        health.troubles().iter().any(is_locked)
     };
     let named = tokio::time::timeout(Duration::from_secs(20), async {
         while !is_named() {
@@ -142,13 +142,13 @@ pub async fn a_lease_that_cannot_be_taken_is_named(fresh: Fresh) {
     assert!(
         named.await.is_ok(),
         "the locked lease is not named within 20 s: {:?}",
-        vitals.troubles()
+        health.troubles()
     );
     lock.rollback().await.expect("unlock");
     office.emit(&[("k", "second")]).await;
     office.expect("s", &["first", "second"]).await;
     office
-        .until("nothing is wrong any more", async || vitals.troubles().is_empty())
+        .until("nothing is wrong any more", async || health.troubles().is_empty())
         .await;
     office.stop().await;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use postroom::{
     Batch, BoxError, BoxHandler, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Handling,
-    Idempotency, Receipt, Result, Route, Start, Subscriber, To, Tx, Upcaster, inspect, table,
+    Idempotency, Receipt, Result, Route, Start, Subscriber, To, Tx, Upcaster, operate, table,
 };
 use sea_orm::{ConnectionTrait, Statement};
 
@@ -216,19 +216,19 @@ pub async fn an_event_sent_again_is_accepted_once(fresh: Fresh) {
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let (db, events) = (office.fresh.db().clone(), events.clone());
-        calls.spawn(async move { postroom::accept(&db, &events).await });
+        calls.spawn(async move { postroom::ingest(&db, &events).await });
     }
     while let Some(done) = calls.join_next().await {
         accepted += done.expect("no panic").expect("accepted");
     }
-    accepted += postroom::accept(office.fresh.db(), &events).await.expect("accepted");
+    accepted += postroom::ingest(office.fresh.db(), &events).await.expect("accepted");
     assert_eq!(accepted, 3);
     let other = Event {
         id: events[0].id,
         ..Event::of(&noted("a", "other")).expect("an event")
     };
     let fresh = Event::of(&noted("a", "four")).expect("an event");
-    let refused = postroom::accept(office.fresh.db(), &[fresh, other]).await;
+    let refused = postroom::ingest(office.fresh.db(), &[fresh, other]).await;
     let refused = refused.expect_err("the same id with other content");
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{}", refused.report());
     office.expect("s", &["one", "two", "three"]).await;
@@ -484,7 +484,7 @@ pub async fn an_operator_in_between_repeats_no_delivery(fresh: Fresh) {
             .until("it is delivered", async || seen().len() >= notes.len())
             .await;
         for is_paused in [true, false] {
-            let changed = inspect::set_paused(&*office.store(), "memory", is_paused, "me").await;
+            let changed = operate::set_paused(&*office.store(), "memory", is_paused, "me").await;
             changed.expect("pause or resume");
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom::{Batch, Dead, Destination, Filter, Ordering, Receipt, Route, Start, Subscriber, To, inspect, table};
+use postroom::{Batch, Dead, Destination, Filter, Ordering, Receipt, Route, Start, Subscriber, To, operate, table};
 use sea_orm::ConnectionTrait as _;
 
 use super::fixture::{InBatches, Noted, Office, Scripted, numbers, quick};
@@ -365,7 +365,7 @@ pub async fn dead_letters_follow_their_route_when_it_is_cut_anew(fresh: Fresh) {
     office.emit(&pairs).await;
     until_dead(&office, 8).await;
     office.stop().await;
-    inspect::forget(&*office.store(), "s", "me").await.expect("forget");
+    operate::forget(&*office.store(), "s", "me").await.expect("forget");
     let of_route = Selection {
         routes: vec!["s".to_owned()],
         ..Selection::default()
@@ -500,7 +500,7 @@ pub async fn what_is_due_probes_more_and_more_rarely(fresh: Fresh) {
 
 /// What `why` says of ends that are out of reach.
 async fn downs(office: &Office) -> Vec<String> {
-    let reasons = inspect::why(&*office.store()).await.expect("reasons");
+    let reasons = operate::why(&*office.store()).await.expect("reasons");
     reasons
         .into_iter()
         .filter(|reason| reason.what == "down")

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::dead::{self, Selection};
-use postroom::{Batch, Destination, Receipt, Route, To, inspect};
+use postroom::{Batch, Destination, Receipt, Route, To, operate};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -153,7 +153,7 @@ pub async fn pausing_other_routes_delays_no_event(fresh: Fresh) {
     let pausing = async {
         let mut is_paused = true;
         while !over.is_cancelled() {
-            let paused = inspect::set_paused(&*store, "other", is_paused, "me").await;
+            let paused = operate::set_paused(&*store, "other", is_paused, "me").await;
             paused.expect("pause or resume");
             is_paused = !is_paused;
         }

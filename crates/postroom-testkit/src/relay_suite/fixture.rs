@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use postroom::{
-    BatchHandler, BoxError, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Inspect, Job, Outbox, Relay,
-    Result, Retry, Route, Start, Subscriber, Tx, Vitals, table,
+    BatchHandler, BoxError, Delays, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Health, Inspect, Job,
+    Outbox, Relay, Result, Retry, Route, Start, Subscriber, Tx, table,
 };
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde::{Deserialize, Serialize};
@@ -169,7 +169,7 @@ impl Office {
         while !is_true().await {
             if begun.elapsed() > DEADLINE {
                 let effects = self.number("select count(*) from suite_effect").await;
-                let status = postroom::inspect::status(&*self.fresh.store()).await;
+                let status = postroom::operate::status(&*self.fresh.store()).await;
                 panic!("waited {DEADLINE:?} until {what}; {effects} effects, {status:?}");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -179,7 +179,7 @@ impl Office {
     /// Waits until everything that was emitted has been settled by a route, as far as it will.
     pub(crate) async fn until_settled(&self, route: &str) {
         let backlog = async || {
-            let status = postroom::inspect::status(&*self.fresh.store()).await.expect("status");
+            let status = postroom::operate::status(&*self.fresh.store()).await.expect("status");
             status
                 .routes
                 .iter()
@@ -253,8 +253,8 @@ impl Posts {
         self
     }
 
-    pub(crate) fn vitals(&self) -> Arc<Vitals> {
-        self.relay.vitals()
+    pub(crate) fn health(&self) -> Arc<Health> {
+        self.relay.health()
     }
 
     pub(crate) fn lease_ttl(mut self, ttl: Duration) -> Self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::{Event, Filter, PAGE_BYTES, Prune, Start, Subscriber, inspect, table};
+use postroom::{Event, Filter, PAGE_BYTES, Prune, Start, Subscriber, operate, table};
 
 use super::fixture::{Office, Posts, Scripted};
 use crate::Fresh;
@@ -29,7 +29,7 @@ fn moved() -> Subscriber {
 }
 
 async fn pause(office: &Office, is_paused: bool) {
-    let changed = inspect::set_paused(&*office.store(), "s", is_paused, "me").await;
+    let changed = operate::set_paused(&*office.store(), "s", is_paused, "me").await;
     changed.expect("pause or resume");
 }
 

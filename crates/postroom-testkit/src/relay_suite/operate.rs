@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use postroom::dead::Selection;
-use postroom::inspect;
+use postroom::operate;
 use postroom::{DomainEvent, Fault, Job, Subscriber, Trouble, When, clock, migration, table};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, TransactionTrait};
 use uuid::Uuid;
@@ -33,7 +33,7 @@ pub async fn a_scheduled_event_is_released_when_it_is_due(fresh: Fresh) {
         late > time::Duration::milliseconds(-50),
         "released {late} before its time"
     );
-    let entries = inspect::newest(&*office.store(), &[Noted::TYPE], 1)
+    let entries = operate::newest(&*office.store(), &[Noted::TYPE], 1)
         .await
         .expect("entries");
     let late = entries[0].created_at - due;
@@ -117,7 +117,7 @@ pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
     let mut office = with_two_subscribers(fresh).await;
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    inspect::set_paused(&*office.store(), "s", true, "me")
+    operate::set_paused(&*office.store(), "s", true, "me")
         .await
         .expect("pause");
     // The line may be in the middle of a turn when the pause commits; its next look at the pulse sees it.
@@ -131,7 +131,7 @@ pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
     office.emit(&[("a", "two")]).await;
     office.until_settled("other").await;
     assert_eq!(office.effects("s").await.len(), before);
-    inspect::set_paused(&*office.store(), "s", false, "me")
+    operate::set_paused(&*office.store(), "s", false, "me")
         .await
         .expect("resume");
     office
@@ -139,7 +139,7 @@ pub async fn a_paused_route_waits_until_it_is_resumed(fresh: Fresh) {
             office.effects("s").await == office.effects("other").await
         })
         .await;
-    let unknown = inspect::set_paused(&*office.store(), "nobody", true, "me")
+    let unknown = operate::set_paused(&*office.store(), "nobody", true, "me")
         .await
         .expect_err("no such route");
     assert!(unknown.to_string().contains("no route \"nobody\""), "{unknown}");
@@ -167,7 +167,7 @@ pub async fn retention_removes_what_everybody_has(fresh: Fresh) {
         })
         .await;
     assert_eq!(office.number("select count(*) from postroom.audit_events").await, 3);
-    let timeline = inspect::timeline(&*office.store(), ids[0])
+    let timeline = operate::timeline(&*office.store(), ids[0])
         .await
         .expect("an archived event can be read");
     assert!(timeline.is_archived);
@@ -317,12 +317,12 @@ pub async fn a_route_is_forgotten_when_nobody_works_it(fresh: Fresh) {
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    let refused = inspect::forget(&*office.store(), "s", "me")
+    let refused = operate::forget(&*office.store(), "s", "me")
         .await
         .expect_err("it is worked");
     assert_eq!(refused.kind(), postroom::ErrorKind::Conflict, "{refused}");
     office.stop().await;
-    inspect::forget(&*office.store(), "s", "me").await.expect("forget");
+    operate::forget(&*office.store(), "s", "me").await.expect("forget");
     assert_eq!(office.number("select count(*) from postroom.outbox_cursor").await, 0);
 }
 
@@ -339,7 +339,7 @@ pub async fn status_shows_routes_and_jobs(fresh: Fresh) {
     office.emit(&[("a", "one"), ("b", "poison"), ("b", "behind")]).await;
     office.expect("s", &["one"]).await;
     let ran = async || {
-        inspect::status(&*office.store())
+        operate::status(&*office.store())
             .await
             .expect("status")
             .jobs
@@ -348,7 +348,7 @@ pub async fn status_shows_routes_and_jobs(fresh: Fresh) {
     };
     office.until("the job ran", ran).await;
     let seen = async || {
-        let status = inspect::status(&*office.store()).await.expect("status");
+        let status = operate::status(&*office.store()).await.expect("status");
         let route = &status.routes[0];
         route.is_leased && (route.route.as_str(), route.delivered, route.retrying, route.waiting) == ("s", 1, 1, 1)
     };
@@ -368,7 +368,7 @@ pub async fn why_names_what_is_stuck(fresh: Fresh) {
     }));
     office.emit(&[("b", "poison"), ("b", "behind")]).await;
     let says = async |what: &str| {
-        inspect::why(&*office.store())
+        operate::why(&*office.store())
             .await
             .expect("why")
             .iter()
@@ -376,7 +376,7 @@ pub async fn why_names_what_is_stuck(fresh: Fresh) {
     };
     office.until("it names the held key", async || says("held").await).await;
     assert!(says("dead").await);
-    inspect::set_paused(&*office.store(), "s", true, "me")
+    operate::set_paused(&*office.store(), "s", true, "me")
         .await
         .expect("pause");
     assert!(says("paused").await);
@@ -393,9 +393,9 @@ pub async fn a_relay_without_tables_names_the_way_out(fresh: Fresh) {
         .is_some()
     {}
     let posts = office.relay().subscriber(Scripted::new("s").subscriber(3));
-    let vitals = posts.vitals();
+    let health = posts.health();
     office.start(posts);
-    let first = || vitals.troubles().into_iter().next();
+    let first = || health.troubles().into_iter().next();
     office
         .until("it names the missing tables first", async || {
             matches!(
@@ -415,7 +415,7 @@ pub async fn a_relay_without_tables_names_the_way_out(fresh: Fresh) {
     migration::up(office.fresh.db(), "postroom", all).await.expect("up");
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
-    assert_eq!(vitals.troubles(), []);
+    assert_eq!(health.troubles(), []);
     office.stop().await;
 }
 
@@ -430,7 +430,7 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     let ids = office.emit(&[("a", "one"), ("b", "poison"), ("b", "behind")]).await;
     office.expect("s", &["one"]).await;
     let state = async |at: usize| {
-        inspect::timeline(&*office.store(), ids[at])
+        operate::timeline(&*office.store(), ids[at])
             .await
             .expect("timeline")
             .steps
@@ -445,9 +445,9 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     office.stop().await;
     let late = office.emit(&[("c", "late")]).await;
     office.store().pulse().await.expect("pulse");
-    let timeline = inspect::timeline(&*office.store(), late[0]).await.expect("timeline");
+    let timeline = operate::timeline(&*office.store(), late[0]).await.expect("timeline");
     assert_eq!(timeline.steps[0].state, "pending");
-    let unknown = inspect::timeline(&*office.store(), Uuid::now_v7())
+    let unknown = operate::timeline(&*office.store(), Uuid::now_v7())
         .await
         .expect_err("no such event");
     assert_eq!(unknown.kind(), postroom::ErrorKind::NotFound);
@@ -473,7 +473,7 @@ pub async fn the_operators_log_keeps_every_act(fresh: Fresh) {
     postroom::dead::discard(office.fresh.db(), &which, "kim", "not needed")
         .await
         .expect("discard");
-    inspect::set_paused(&*office.store(), "s", true, "kim")
+    operate::set_paused(&*office.store(), "s", true, "kim")
         .await
         .expect("pause");
     let acts = office

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use postroom::replay::{self, Range, Replay};
-use postroom::{ErrorKind, Event, Filter, Start, Subscriber, inspect, table};
+use postroom::{ErrorKind, Event, Filter, Start, Subscriber, operate, table};
 use sea_orm::ConnectionTrait;
 
 use super::fixture::{Office, Scripted, noted};
@@ -217,7 +217,7 @@ pub async fn a_canceled_replay_takes_back_what_was_not_tried(fresh: Fresh) {
     let preview = replay::preview(&*office.store(), &order).await.expect("preview");
     assert_eq!(preview.entries, 4);
     let replay_id = replay::start(&*office.store(), &order, "me").await.expect("replay");
-    inspect::set_paused(&*office.store(), "s", true, "me")
+    operate::set_paused(&*office.store(), "s", true, "me")
         .await
         .expect("pause");
     office.start(office.relay().subscriber(script.subscriber(1_000_000)));
@@ -242,7 +242,7 @@ pub async fn a_canceled_replay_takes_back_what_was_not_tried(fresh: Fresh) {
         .expect_err("it is canceled");
     assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     script.heal();
-    inspect::set_paused(&*office.store(), "s", false, "me")
+    operate::set_paused(&*office.store(), "s", false, "me")
         .await
         .expect("resume");
     office.expect("s", &["one", "two", "bad", "behind"]).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postroom::envelope::CLOUDEVENTS_JSON;
 use postroom::{
     BoxError, Broker as _, Database, Delays, Entry, Envelope, Error, ErrorKind, Event, ExternalTask, Filter, Handler,
-    Relay, Result, Retry, Start, Subscriber, Tx, clock, dead, inspect, table,
+    Relay, Result, Retry, Start, Subscriber, Tx, clock, dead, operate, table,
 };
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::memory_broker::MemoryBroker;
@@ -47,7 +47,7 @@ async fn letters(fresh: &Fresh) -> Vec<dead::DeadLetter> {
 }
 
 /// Lets the subscriber work what the broker holds until it has delivered `count`.
-async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count: i64) -> inspect::RouteStatus {
+async fn consume(fresh: &Fresh, broker: &MemoryBroker, attempts_max: u32, count: i64) -> operate::RouteStatus {
     consume_by(
         Subscriber::matching("s", ["a.**"], handle),
         fresh,
@@ -62,7 +62,7 @@ async fn consume_by(
     fresh: &Fresh,
     broker: &MemoryBroker,
     (attempts_max, count): (u32, i64),
-) -> inspect::RouteStatus {
+) -> operate::RouteStatus {
     subscriber.joins_at = Start::Beginning; // what the broker holds is older than the group
     subscriber.retry = Retry {
         attempts_max: Some(attempts_max),
@@ -72,7 +72,7 @@ async fn consume_by(
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
     let delivered = || async {
-        let status = inspect::status(&**fresh).await.unwrap();
+        let status = operate::status(&**fresh).await.unwrap();
         status.routes.into_iter().find(|route| route.delivered == count)
     };
     let watch = async {
@@ -153,7 +153,7 @@ async fn what_was_discarded_and_comes_again_is_not_handled() {
     assert_eq!(states, ["discarded"], "the handler got it again, and failed again");
 }
 
-/// Counts the errands that it runs, and fails as the handler does.
+/// Counts the external tasks that it runs, and fails as the handler does.
 struct Counting(Arc<AtomicUsize>);
 
 impl ExternalTask for Counting {
@@ -168,21 +168,21 @@ impl ExternalTask for Counting {
     }
 }
 
-/// An errand has its effect when it runs: one that was given up is not run for a message that comes again.
+/// An external task has its effect when it runs: one that was given up is not run for a message that comes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_errand_that_was_given_up_does_not_run_again() {
+async fn an_external_task_that_was_given_up_does_not_run_again() {
     let (fresh, runs) = (fresh::sqlite().await, Arc::new(AtomicUsize::new(0)));
     let mut broker = MemoryBroker::default();
-    let errand = || Subscriber::external("s", ["a.**"], Counting(Arc::clone(&runs)));
+    let task = || Subscriber::external("s", ["a.**"], Counting(Arc::clone(&runs)));
     let poison = structured("a", "poison");
     for body in [&poison, &structured("b", "well")] {
         broker.put("t", CLOUDEVENTS_JSON, body).await;
     }
-    consume_by(errand(), &fresh, &broker, (1, 1)).await;
+    consume_by(task(), &fresh, &broker, (1, 1)).await;
     for body in [&poison, &structured("c", "well")] {
         broker.put("t", CLOUDEVENTS_JSON, body).await;
     }
-    consume_by(errand(), &fresh, &broker, (1, 2)).await;
+    consume_by(task(), &fresh, &broker, (1, 2)).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
 
@@ -287,7 +287,7 @@ async fn what_another_member_handles_meanwhile_leaves_no_letter() {
     );
     fresh.db().execute_unprepared(&key).await.unwrap();
     let is_free = || async {
-        let status = inspect::status(&*fresh).await.unwrap();
+        let status = operate::status(&*fresh).await.unwrap();
         status.routes.iter().all(|route| route.retrying == 0)
     };
     relay.goes_on_until("nothing is parked", is_free).await;
@@ -316,8 +316,8 @@ async fn an_event_that_a_broker_does_not_bring_is_named() {
     postroom::append(&tx, std::slice::from_ref(&lost)).await.unwrap();
     tx.commit().await.unwrap();
     let named = async || {
-        let reasons = inspect::why(&*fresh).await.unwrap();
-        let is_named = |reason: &inspect::Reason| reason.what == inspect::What::NotBrought;
+        let reasons = operate::why(&*fresh).await.unwrap();
+        let is_named = |reason: &operate::Reason| reason.what == operate::What::NotBrought;
         reasons.into_iter().find(is_named)
     };
     assert!(named().await.is_none(), "it may still come");
@@ -343,7 +343,7 @@ async fn a_group_that_its_broker_has_forgotten_misses_nothing() {
         Subscriber::matching("s", ["**"], handle).fed_by(Arc::new(broker.clone()), vec!["t".to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route).run(stop.clone());
-    let status = async || inspect::status(&*fresh).await.unwrap().routes.pop();
+    let status = async || operate::status(&*fresh).await.unwrap().routes.pop();
     let delivered = async |count| status().await.is_some_and(|route| route.delivered == count);
     let watch = async {
         let has_joined = async || broker.waiting("s", &["t".to_owned()]).await.unwrap() == 0;
@@ -439,7 +439,7 @@ async fn what_a_consumer_parks_disturbs_no_other_route() {
         let idle = postroom::Route::new(format!("idle{n}"), postroom::To::Destination(Arc::new(Idle)));
         relay = relay.route(idle);
     }
-    let status = async || inspect::status(&*fresh).await.unwrap().routes;
+    let status = async || operate::status(&*fresh).await.unwrap().routes;
     let watch = async {
         until("every line has begun", || async { loads("idle").await >= 10 }).await;
         broker.put("t", CLOUDEVENTS_JSON, &structured("a", "poison")).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use postroom::inspect::{self, Carrier};
+use postroom::operate::{self, Carrier};
 use postroom::{Event, Filter, Relay, Result, Subscriber, Tx, append, parse_payload, table};
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh};
@@ -23,7 +23,7 @@ async fn register(fresh: &Fresh, route: &str) {
     let running = Relay::new(fresh.store() as _).subscriber(subscriber).run(stop.clone());
     let known = async {
         until("the route is known", || async {
-            inspect::status(&**fresh).await.unwrap().routes.len() == 2
+            operate::status(&**fresh).await.unwrap().routes.len() == 2
         })
         .await;
         stop.cancel();
@@ -60,7 +60,7 @@ async fn what_waits_behind_many_others_is_found(fresh: Fresh) {
         filter: Filter::any_of([pattern]),
     };
     let found = async |types: &[&str], carriers: &[Carrier], limit| {
-        let found = inspect::undelivered(&*fresh, types, carriers, limit).await;
+        let found = operate::undelivered(&*fresh, types, carriers, limit).await;
         let ids = found.unwrap().into_iter().map(|entry| entry.event.aggregate_id);
         ids.collect::<Vec<String>>()
     };

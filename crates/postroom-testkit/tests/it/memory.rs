@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Batch, Delays, Destination, Event, Receipt, Relay, Retry, Route, To, append, inspect, table};
+use postroom::{Batch, Delays, Destination, Event, Receipt, Relay, Retry, Route, To, append, operate, table};
 use postroom_testkit::fresh;
 use postroom_testkit::wait::until;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ async fn a_hundred_large_events_parked_by_each_of_twenty_routes_fit_into_200_mb(
     let stop = CancellationToken::new();
     let watch = async {
         let parked = async || -> u64 {
-            let routes = inspect::status(&*fresh).await.unwrap().routes;
+            let routes = operate::status(&*fresh).await.unwrap().routes;
             routes.iter().map(|route| route.retrying).sum()
         };
         let all_parked = async {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use postroom_host::{Catalogue, Listed, Lock, Module};
 use serde_json::json;
 

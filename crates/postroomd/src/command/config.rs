@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use serde_json::json;
 
 use super::Shared;

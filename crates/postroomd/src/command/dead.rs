@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use postroom::Inspect;
 use postroom::dead::{self, DeadLetter, Selection};
-use postroom::inspect::{self, counted};
+use postroom::operate::{self, counted};
 
 use super::actor;
 use crate::age::with_date;
@@ -159,7 +159,7 @@ impl Which {
             ..Selection::default()
         };
         if dead::list(store.db(), &its, None, 1).await?.is_empty() {
-            let status = inspect::status(store).await?;
+            let status = operate::status(store).await?;
             let is_known = status.routes.iter().any(|known| known.route == *route);
             ensure!(is_known, "there is no route {route:?}; `postroom status` lists them");
         }

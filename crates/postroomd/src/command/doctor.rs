@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::inspect::{self, RouteStatus, Status};
+use postroom::operate::{self, RouteStatus, Status};
 use postroom::{Inspect, clock, migration};
 use sea_orm::{ConnectionTrait, Statement};
 use serde::Serialize;
@@ -229,13 +229,13 @@ async fn transactions(store: &dyn Inspect) -> Finding {
 }
 
 async fn routes(store: &dyn Inspect) -> Vec<Finding> {
-    let status = match inspect::status(store).await {
+    let status = match operate::status(store).await {
         Ok(status) => status,
         Err(error) => return vec![Finding::fail("routes", error.report(), "see the error")],
     };
     let down = |route: &RouteStatus| {
         let says = format!("{} cannot go on: {}", route.route, route.down.as_ref()?);
-        Some(Finding::warn("reach", says, inspect::reach(route)))
+        Some(Finding::warn("reach", says, operate::reach(route)))
     };
     let mut findings = vec![worked(&status)];
     findings.extend(status.routes.iter().filter_map(down));

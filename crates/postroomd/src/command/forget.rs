@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::inspect;
+use postroom::operate;
 
 use super::actor;
 use crate::config::Config;
@@ -33,7 +33,7 @@ impl Forget {
                 self.route
             );
         }
-        inspect::forget(store.as_ref(), &self.route, &actor()).await?;
+        operate::forget(store.as_ref(), &self.route, &actor()).await?;
         match self.json {
             true => print_json(&serde_json::json!({ "forgotten": self.route })),
             false => print(format!("{} is forgotten", self.route)),

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use postroom::inspect;
+use postroom::operate;
 use serde_json::json;
 
 use super::actor;
@@ -50,7 +50,7 @@ impl Resume {
 impl Which {
     async fn set_paused(&self, config: &Config, is_paused: bool, says: &str) -> Result<()> {
         let store = config.store.url.open_ready().await?;
-        inspect::set_paused(store.as_ref(), &self.route, is_paused, &actor()).await?;
+        operate::set_paused(store.as_ref(), &self.route, is_paused, &actor()).await?;
         match self.json {
             true => print_json(&json!({ "route": self.route, "is_paused": is_paused })),
             false => print(says),

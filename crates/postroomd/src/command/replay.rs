@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use postroom::Inspect;
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use postroom::replay::{self, Listed, Preview, Range};
 use time::OffsetDateTime;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::Inspect;
-use postroom::inspect::{self, counted};
+use postroom::operate::{self, counted};
 
 use crate::age::{age, with_date};
 use crate::board::{self, Meter};
@@ -63,8 +63,8 @@ impl Status {
         }
     }
 
-    async fn read(&self, store: &dyn Inspect) -> Result<inspect::Status> {
-        let mut status = inspect::status(store).await?;
+    async fn read(&self, store: &dyn Inspect) -> Result<operate::Status> {
+        let mut status = operate::status(store).await?;
         if let Some(wanted) = &self.route {
             status.routes.retain(|route| route.route == *wanted);
             if status.routes.is_empty() {
@@ -74,7 +74,7 @@ impl Status {
         Ok(status)
     }
 
-    fn page(&self, status: &inspect::Status, meter: Option<&mut Meter>) -> Vec<String> {
+    fn page(&self, status: &operate::Status, meter: Option<&mut Meter>) -> Vec<String> {
         let (width, paint) = (output::size().map(|(columns, _)| columns), Paint::detect());
         if status.routes.is_empty() {
             return vec!["no routes yet: a relay registers them when it starts (`postroom up`)".to_owned()];
@@ -102,7 +102,7 @@ impl Status {
     }
 }
 
-fn jobs(status: &inspect::Status) -> Listing {
+fn jobs(status: &operate::Status) -> Listing {
     let mut listing = Listing::new(&["job", "#runs", "#failures", "last run", "#took", "last error"]);
     for job in &status.jobs {
         let took = job.last_ms.and_then(|ms| u32::try_from(ms).ok());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use postroom_host::Module;
 use postroom_kafka::{Difference, TopicSpec};
 use serde_json::json;

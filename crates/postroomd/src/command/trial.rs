@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use postroom::table::{self, Table};
-use postroom::{Inspect, inspect};
+use postroom::{Inspect, operate};
 use sea_orm::ConnectionTrait as _;
 use sea_orm::sea_query::{Expr, ExprTrait as _, Query};
 use tempfile::TempDir;
@@ -57,14 +57,14 @@ impl Ground {
 /// Who else is at work in a store. What a trial that was killed has left behind is nobody's work.
 async fn others(store: &dyn Inspect) -> Result<Option<String>> {
     store.pulse().await?;
-    let status = inspect::status(store).await?;
+    let status = operate::status(store).await?;
     for route in &status.routes {
         if route.is_leased {
             return Ok(Some(format!("a relay works the route {:?}", route.route)));
         }
         let is_of_a_trial = ROUTES.iter().any(|prefix| route.route.starts_with(prefix));
         if !is_of_a_trial {
-            let events = inspect::counted(route.backlog, "event waits", "events wait");
+            let events = operate::counted(route.backlog, "event waits", "events wait");
             let says = format!(
                 "the route {:?} is registered, about {events} for it, and it would get the events of the trial",
                 route.route

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use postroom::{Inspect, inspect, migration};
+use postroom::{Inspect, migration, operate};
 use postroom_host::Module;
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +113,7 @@ async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
 
 /// Somebody who starts a second process should know why nothing moves in it.
 async fn tell_if_standby(store: &dyn Inspect) {
-    let Ok(status) = inspect::status(store).await else {
+    let Ok(status) = operate::status(store).await else {
         return; // who works what is only a hint
     };
     let worked = || status.routes.iter().filter(|route| route.is_leased);
@@ -132,7 +132,7 @@ async fn tell_if_standby(store: &dyn Inspect) {
 pub(crate) async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
     let mut known = std::collections::HashMap::new();
     while stop.run_until_cancelled(tokio::time::sleep(PROGRESS)).await.is_some() {
-        let status = match inspect::status(store.as_ref()).await {
+        let status = match operate::status(store.as_ref()).await {
             Ok(status) => status,
             Err(error) => {
                 tracing::warn!(error = error.report(), "progress could not be read");

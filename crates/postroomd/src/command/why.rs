@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use postroom::inspect::{self, Carrier, Reason, Scheduled, Step, Timeline, counted};
+use postroom::operate::{self, Carrier, Reason, Scheduled, Step, Timeline, counted};
 use postroom::{Event, Inspect};
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ impl Why {
         match self.event_id {
             Some(event_id) => self.explain(store.as_ref(), event_id, config).await,
             None => {
-                let reasons = inspect::why(store.as_ref()).await?;
+                let reasons = operate::why(store.as_ref()).await?;
                 if self.json {
                     print_json(&reasons)
                 } else {
@@ -43,13 +43,13 @@ impl Why {
     }
 
     async fn explain(&self, store: &dyn Inspect, event_id: Uuid, config: &Config) -> Result<()> {
-        if let Some(scheduled) = inspect::scheduled(store, event_id).await? {
+        if let Some(scheduled) = operate::scheduled(store, event_id).await? {
             return match self.json {
                 true => print_json(&scheduled),
                 false => show_scheduled(&scheduled),
             };
         }
-        let mut timeline = inspect::timeline(store, event_id).await?;
+        let mut timeline = operate::timeline(store, event_id).await?;
         mark_unwanted(&mut timeline, &carriers(config));
         match self.json {
             true => print_json(&timeline),

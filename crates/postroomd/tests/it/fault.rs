@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use postroom::inspect;
+use postroom::operate;
 use postroom_testkit::failures::is_in_the_middle;
 use postroom_testkit::process::Process;
 use postroom_testkit::server::Server;
@@ -84,7 +84,7 @@ impl Scene {
 
     /// Who holds the lease: the process id is part of the owner's name.
     async fn holder(&self) -> Option<u32> {
-        let status = inspect::status(&*self.fresh).await.ok()?;
+        let status = operate::status(&*self.fresh).await.ok()?;
         let route = status.routes.into_iter().find(|route| route.is_leased)?;
         route.owner?.split(':').nth(1)?.parse().ok()
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use postroom::{Relay, Route, inspect};
+use postroom::{Relay, Route, operate};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ impl Running {
 pub(super) async fn register(site: &Site, route: Route) -> Result<()> {
     let relay = Running::start(site, route);
     let known = async {
-        while !inspect::status(&*site.store)
+        while !operate::status(&*site.store)
             .await?
             .routes
             .iter()

@@ -1,6 +1,6 @@
 //! What `postroom verify` has done and found, as people and programs read it.
 
-use postroom::inspect::counted;
+use postroom::operate::counted;
 use postroom_testkit::Findings;
 use postroom_testkit::failures::Counts;
 use serde::Serialize;

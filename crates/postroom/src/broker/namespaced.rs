@@ -1,0 +1,64 @@
+//! A broker that several systems share: each sees its own topics and groups.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::broker::{Broker, Letter, Risk, Subscription};
+use crate::destination::Destination;
+use crate::error::Result;
+use crate::event::envelope::Mode;
+use crate::event::topic::Topic;
+use crate::policy::Start;
+
+/// Puts a prefix before every topic and every group.
+#[derive(Clone, Debug)]
+pub struct Namespaced {
+    broker: Arc<dyn Broker>,
+    prefix: String,
+}
+
+impl Namespaced {
+    /// The broker behind a prefix, which may hold what a topic may hold.
+    pub fn new(broker: Arc<dyn Broker>, prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        format!("{prefix}x").parse::<Topic>()?;
+        Ok(Self { broker, prefix })
+    }
+
+    fn own(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn owns(&self, names: &[String]) -> Vec<String> {
+        names.iter().map(|name| self.own(name)).collect()
+    }
+}
+
+#[async_trait]
+impl Broker for Namespaced {
+    fn name(&self) -> String {
+        format!("{}#{}", self.broker.name(), self.prefix)
+    }
+
+    fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
+        self.broker.publisher(topic.prefixed(&self.prefix), mode)
+    }
+
+    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+        self.broker.subscribe(&self.own(group), &self.owns(topics), start).await
+    }
+
+    /// A message's origin has the prefix already.
+    async fn bury(&self, letter: &Letter) -> Result<()> {
+        self.broker.bury(letter).await
+    }
+
+    async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
+        self.broker.waiting(&self.own(group), &self.owns(topics)).await
+    }
+
+    async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
+        self.broker.risks(&self.own(group), &self.owns(topics)).await
+    }
+}

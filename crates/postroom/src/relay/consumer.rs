@@ -1,0 +1,510 @@
+//! A consumer: feeds a subscriber from a broker. What fails is kept in the store and retried from there by the route's worker,
+//! in order by key, so that the topic moves on; what is handled, parked or given up is acknowledged after the commit.
+
+mod item;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use self::item::{Item, Plan, by_plan, marks, pair};
+use crate::broker::{Broker, Letter, Origin, Subscription};
+use crate::clock;
+use crate::destination::Receipt;
+use crate::emit::ingest;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::event::entry::Entry;
+use crate::event::envelope::{Envelope, JSON};
+use crate::policy::Start;
+use crate::policy::ordering::Lanes;
+use crate::relay::Parts;
+use crate::relay::backoff::Backoff;
+use crate::relay::health::{Counts, Health, Worker};
+use crate::relay::judge::{Judge, Settlement};
+use crate::route::{BATCH_MAX, Route, Source, To};
+use crate::state::cursor::{self, Changes, Shard};
+use crate::state::dead;
+use crate::state::feeding::{self, Feeding};
+use crate::state::known_failures;
+use crate::state::outage::{self, Side};
+use crate::state::parked::{self, PARKED_MAX, Parked};
+use crate::store::outbox::{Outbox, with_timeout};
+use crate::store::tx::Tx;
+use crate::store::{bounded, inbox, table};
+use crate::subscriber::{HandlerPool, Subscriber};
+
+/// About how many bytes of messages are taken at once.
+const TAKE_BYTES: usize = 4 << 20;
+/// How many messages are taken first, when their size is not known.
+const TAKE_FIRST: usize = 16;
+/// Between two looks while the group is paused, or stands behind a parked entry.
+const LOOK: Duration = Duration::from_millis(500);
+/// So long a member waits for the route to be fed by its broker before it leaves what it would get to others.
+const FED_SOON: Duration = Duration::from_secs(10);
+/// Numbers of entries that came through a broker begin here, so that they meet no number of the log.
+const NUMBERS: i64 = 1 << 52;
+/// The header that keeps where a parked message came from.
+const ORIGIN: &str = "postroomorigin";
+
+/// What a consumer works with.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    route: Arc<Route>,
+    subscriber: Arc<Subscriber>,
+    broker: Arc<dyn Broker>,
+    topics: Vec<String>,
+    /// Where the group begins if the broker knows no progress of it.
+    start: Start,
+    outbox: Arc<dyn Outbox>,
+    changes: watch::Receiver<Changes>,
+    health: Arc<Health>,
+    joined: Joined,
+    handlers: HandlerPool,
+    feeding: Arc<Feeding>,
+    /// How many messages are taken at once: as many as fit into memory by the size of the last ones.
+    take: usize,
+    /// What the route stood at when the group was last seen open.
+    open_since: Option<i64>,
+}
+
+/// What a consumer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// Paused, or too much is parked.
+    Shut,
+    /// The route still reads the log, or another process feeds it in another way.
+    NotFed,
+}
+
+/// The groups of a relay that have joined their broker once; who awaits them hears of it.
+pub(crate) type Joined = Arc<watch::Sender<HashSet<String>>>;
+
+/// How a try to settle messages ended.
+#[derive(Debug)]
+enum Turn {
+    /// So many are settled.
+    Settled(usize),
+    /// Nothing is settled: these events were handled here and given up elsewhere. A dead letter is the operator's to decide on.
+    GivenUp(HashSet<Uuid>),
+}
+
+impl Consumer {
+    /// The consumer of a route, if a broker feeds it.
+    pub(crate) fn of(route: &Arc<Route>, feeding: Option<&Arc<Feeding>>, parts: &Parts) -> Option<Self> {
+        let feeding = feeding?;
+        let To::Subscriber(subscriber) = &route.to else {
+            return None;
+        };
+        let Source::Broker {
+            broker, topics, start, ..
+        } = &route.from
+        else {
+            return None;
+        };
+        Some(Self {
+            route: Arc::clone(route),
+            subscriber: Arc::clone(subscriber),
+            broker: Arc::clone(broker),
+            topics: topics.clone(),
+            start: *start,
+            outbox: Arc::clone(&parts.outbox),
+            changes: parts.poller.subscribe_changes(),
+            health: Arc::clone(&parts.health),
+            joined: Arc::clone(&parts.joined),
+            handlers: parts.handlers.clone(),
+            feeding: Arc::clone(feeding),
+            take: TAKE_FIRST,
+            open_since: None,
+        })
+    }
+
+    /// Consumes until `stop`. A broker or a store that is away is waited for.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        self.health.stands_by(&self.name());
+        let mut backoff = Backoff::default();
+        while !stop.is_cancelled() {
+            if let Err(error) = self.session(&stop, &mut backoff).await {
+                tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                self.health.stands_by(&self.name());
+                self.health.behind(&self.name(), Some(&error.report()));
+                stop.run_until_cancelled(self.write_down(Some(&error.report()))).await;
+                backoff.wait(&stop).await;
+            }
+        }
+        self.health.left(&self.name());
+        Ok(())
+    }
+
+    /// Writes down why the broker cannot be reached, or that it can. Only who looks needs it: a store that is away is no
+    /// reason not to go on.
+    async fn write_down(&self, reason: Option<&str>) {
+        let writing = async {
+            let tx = table::begin_own(self.outbox.db()).await?;
+            match reason {
+                Some(reason) => outage::record(&tx, &self.shard(), Side::Feed, reason).await?,
+                None => outage::clear(&tx, &self.shard(), Side::Feed).await?,
+            }
+            tx.commit().await
+        };
+        with_timeout(writing).await.unwrap_or_else(|error: Error| {
+            tracing::debug!(group = %self.route.name, error = error.report(), "the store does not know how the broker is");
+        });
+    }
+
+    fn name(&self) -> Worker {
+        Worker {
+            route: self.route.name.clone(),
+            shard: None,
+            is_consumer: true,
+        }
+    }
+
+    fn shard(&self) -> Shard {
+        Shard {
+            route: self.route.name.clone(),
+            number: 0,
+        }
+    }
+
+    /// From joining the group to leaving it.
+    async fn session(&mut self, stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
+        let is_known = self.joined.borrow().contains(&self.route.name);
+        if is_known && !self.until_fed(stop).await? {
+            return Ok(());
+        }
+        if with_timeout(self.has_joined_before()).await? {
+            self.start = Start::Beginning; // what the broker has of it now came later
+        }
+        let (broker, topics) = (Arc::clone(&self.broker), self.topics.clone());
+        let joining = broker.subscribe(&self.subscriber.group, &topics, self.start);
+        let Some(joined) = stop.run_until_cancelled(joining).await else {
+            return Ok(());
+        };
+        let mut subscription = joined?;
+        // A broker that forgets the group from now on has lost what it had: whatever it holds then came later.
+        self.start = Start::Beginning;
+        self.health.works(&self.name());
+        self.health.moved(&self.name(), Counts::default());
+        stop.run_until_cancelled(self.write_down(None)).await;
+        with_timeout(self.note_joined()).await?;
+        self.joined.send_modify(|groups| {
+            groups.insert(self.route.name.clone());
+        });
+        if !self.is_fed_soon(stop).await? {
+            return Ok(()); // other members get what this one would hold
+        }
+        while self.is_open(stop).await? {
+            let Some(messages) = stop
+                .run_until_cancelled(subscription.next(self.take.min(self.route.batch)))
+                .await
+            else {
+                break;
+            };
+            let messages = messages?;
+            let bytes = messages.iter().map(|message| message.body.len()).sum();
+            self.take = bounded::next_piece(self.take, messages.len(), bytes, TAKE_BYTES).min(BATCH_MAX);
+            let items = messages.into_iter().enumerate();
+            let mut items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
+            self.recognise(&mut items, stop, backoff).await?;
+            self.work(&mut *subscription, &items, stop, backoff).await?;
+        }
+        Ok(())
+    }
+
+    async fn has_joined_before(&self) -> Result<bool> {
+        let tx = table::look(self.outbox.db()).await?;
+        let fed = feeding::read(&tx, &self.shard()).await?;
+        tx.commit().await?;
+        Ok(fed.by.as_ref() == Some(&self.feeding.mark))
+    }
+
+    async fn note_joined(&self) -> Result<()> {
+        let tx = table::begin_own(self.outbox.db()).await?;
+        feeding::joined(&tx, &self.shard(), &self.feeding.mark).await?;
+        tx.commit().await
+    }
+
+    /// Waits until the broker feeds the route; `false` when it is time to stop.
+    async fn until_fed(&mut self, stop: &CancellationToken) -> Result<bool> {
+        while !stop.is_cancelled() {
+            if with_timeout(self.gate()).await? != Gate::NotFed {
+                return Ok(true);
+            }
+            self.look_again(stop).await;
+        }
+        Ok(false)
+    }
+
+    /// The same, for as long as a member may keep its share from others.
+    async fn is_fed_soon(&mut self, stop: &CancellationToken) -> Result<bool> {
+        let soon = tokio::time::timeout(FED_SOON, self.until_fed(stop)).await;
+        soon.unwrap_or(Ok(false))
+    }
+
+    /// Waits while the group is paused or has too much parked; `false` when it is time to stop, or the broker does not feed the
+    /// route any more. Whoever pauses, parks or changes the feed
+    /// changes the route's number, so that only then there is something to ask.
+    async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
+        while !stop.is_cancelled() {
+            let version = Some(self.changes.borrow_and_update().version(&self.route.name));
+            if version == self.open_since {
+                return Ok(true);
+            }
+            match with_timeout(self.gate()).await? {
+                Gate::Open => {
+                    self.open_since = version;
+                    return Ok(true);
+                }
+                Gate::NotFed => return Ok(false),
+                Gate::Shut => self.look_again(stop).await,
+            }
+        }
+        Ok(false)
+    }
+
+    async fn gate(&self) -> Result<Gate> {
+        let tx = table::look(self.outbox.db()).await?;
+        let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
+        let is_fed = feeding::read(&tx, &self.shard()).await?.is_by(&self.feeding.mark);
+        let parked = parked::count_failed(&tx, &self.shard()).await?;
+        tx.commit().await?;
+        Ok(match is_fed {
+            true if !is_paused && parked < PARKED_MAX => Gate::Open,
+            true => Gate::Shut,
+            false => Gate::NotFed,
+        })
+    }
+
+    async fn look_again(&mut self, stop: &CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(LOOK) => {}
+            _ = self.changes.changed() => {}
+        }
+    }
+
+    /// Recognises events of ours that others have passed on. A store that is away is waited for.
+    async fn recognise(&self, items: &mut [Item], stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
+        while !stop.is_cancelled() {
+            let mut events: Vec<&mut Event> = items.iter_mut().map(|item| &mut item.entry.event).collect();
+            match with_timeout(ingest::recognise(self.outbox.db(), &mut events)).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    self.health.behind(&self.name(), None);
+                    backoff.wait(stop).await;
+                }
+                other => return other,
+            }
+        }
+        Ok(())
+    }
+
+    /// Works through messages in order and acknowledges as it goes; what is left when it is time to stop is given back.
+    async fn work(
+        &mut self,
+        subscription: &mut dyn Subscription,
+        items: &[Item],
+        stop: &CancellationToken,
+        backoff: &mut Backoff,
+    ) -> Result<()> {
+        let (mut rest, mut given_up) = (items, HashSet::new());
+        while !rest.is_empty() && !stop.is_cancelled() {
+            match self.turn(rest, &mut given_up).await {
+                Ok(0) => self.look_again(stop).await,
+                Ok(done) => {
+                    let (settled, left) = rest.split_at_checked(done).unwrap_or((rest, &[]));
+                    subscription.ack(&marks(settled)).await?;
+                    rest = left;
+                    backoff.reset();
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(group = %self.route.name, error = error.report(), "consumer waits for its store");
+                    self.health.failed(&self.name(), &error);
+                    backoff.wait(stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !rest.is_empty() {
+            subscription.nack(&marks(rest)).await?;
+        }
+        Ok(())
+    }
+
+    /// Handles the first of these messages and settles them in one transaction; answers how many. None, when the first has
+    /// to wait. Those that were given up before have no effect.
+    async fn turn(&self, items: &[Item], given_up: &mut HashSet<Uuid>) -> Result<usize> {
+        loop {
+            match self.try_turn(items, given_up).await? {
+                Turn::Settled(count) => return Ok(count),
+                Turn::GivenUp(events) => given_up.extend(events),
+            }
+        }
+    }
+
+    async fn try_turn(&self, items: &[Item], given_up: &mut HashSet<Uuid>) -> Result<Turn> {
+        let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
+        let (db, shard) = (self.outbox.db(), self.shard());
+        if with_timeout(cursor::is_paused(db, &shard)).await? {
+            return Ok(Turn::Settled(0)); // what is in hand waits, too
+        }
+        let lanes = with_timeout(parked::lanes_of(db, &shard, self.route.ordering, &entries)).await?;
+        let events: Vec<Uuid> = entries.iter().map(|entry| entry.event.id).collect();
+        given_up.extend(with_timeout(known_failures::given_up(db, &shard.route, &events)).await?);
+        let plans: Vec<Plan> = items.iter().map(|item| self.plan(item, &lanes, given_up)).collect();
+        let planned = items.iter().zip(&plans);
+        let send: Vec<&Entry> = planned
+            .filter(|(_, plan)| **plan == Plan::Send)
+            .map(|(item, _)| &item.entry)
+            .collect();
+        let (receipts, tx) = if send.is_empty() {
+            (Vec::new(), table::begin_own(db).await?)
+        } else {
+            self.subscriber.handle_recorded(&self.handlers, &send).await?
+        };
+        let handled = send.iter().zip(&receipts);
+        let handled: Vec<Uuid> = handled
+            .filter(|(_, receipt)| **receipt == Receipt::Delivered)
+            .map(|(entry, _)| entry.event.id)
+            .collect();
+        let judged = pair(items, &plans, receipts);
+        let judge = Judge {
+            route: &self.route,
+            now: clock::now(),
+            roll: rand::random(),
+        };
+        let mut settlement = judge.page(&judged, &lanes);
+        by_plan(items, &plans, &mut settlement);
+        let (settled, counts) = (settlement.settled, settlement.counts());
+        if settled == 0 {
+            return Ok(Turn::Settled(0));
+        }
+        let settling = with_timeout(async {
+            let dead = self.settle(&tx, items, settlement).await?;
+            let given_up = known_failures::given_up(&tx, &shard.route, &handled).await?;
+            if !given_up.is_empty() {
+                return Ok(Err(given_up));
+            }
+            let committed = tx.commit().await;
+            committed?;
+            Ok(Ok(dead))
+        });
+        match settling.await? {
+            Ok(dead) => {
+                self.health.moved(&self.name(), counts);
+                bury(&*self.broker, &self.letters(items, &dead)).await;
+                Ok(Turn::Settled(settled))
+            }
+            Err(given_up) => Ok(Turn::GivenUp(given_up)),
+        }
+    }
+
+    fn plan(&self, item: &Item, lanes: &Lanes, given_up: &HashSet<Uuid>) -> Plan {
+        let entry = &item.entry;
+        match &item.broken {
+            _ if given_up.contains(&entry.event.id) => Plan::Pass,
+            Some(reason) => Plan::Reject(reason.clone()),
+            None if !self.route.filter.matches(&entry.event.event_type) => Plan::Pass,
+            None if lanes.contains(&self.route.ordering.lane(entry)) => Plan::Wait,
+            None => Plan::Send,
+        }
+    }
+
+    /// Writes down what was delivered and what failed, unless it is kept already from an earlier time; answers what is newly
+    /// given up.
+    async fn settle(&self, tx: &Tx, items: &[Item], mut settlement: Settlement) -> Result<Vec<Parked>> {
+        let shard = self.shard();
+        if settlement.park.is_empty() && settlement.dead.is_empty() {
+            feeding::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
+            return Ok(Vec::new());
+        }
+        cursor::lock(tx, &shard.route).await?; // what operators and the worker do to parked rows comes before or after
+        let failed = settlement.park.iter().chain(&settlement.dead);
+        let events: Vec<Uuid> = failed.map(|row| row.entry.event.id).collect();
+        let mut kept = known_failures::among(tx, &shard.route, &events).await?;
+        kept.extend(inbox::handled_meanwhile(tx, &shard.route, &events).await?);
+        for rows in [&mut settlement.park, &mut settlement.dead] {
+            let mut seen = kept.clone();
+            rows.retain(|row| seen.insert(row.entry.event.id));
+        }
+        feeding::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
+        self.keep(tx, items, &settlement).await?;
+        Ok(settlement.dead)
+    }
+
+    /// Parks and gives up, numbered so that nothing else is met and in the order it came.
+    async fn keep(&self, tx: &Tx, items: &[Item], settlement: &Settlement) -> Result<()> {
+        let shard = self.shard();
+        let base = NUMBERS + cursor::signal_numbered(tx, &shard.route, items.len()).await?;
+        let first = items.first().map_or(0, |item| item.entry.id);
+        let numbered = |row: &Parked| {
+            let at = row.entry.id - first;
+            let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+            let origin = item.map_or_else(String::new, |item| item.message.origin.to_string());
+            let event = row.entry.event.clone().header(ORIGIN, origin);
+            let entry = Entry {
+                id: base + at,
+                event,
+                ..row.entry
+            };
+            Parked { entry, ..row.clone() }
+        };
+        let park: Vec<Parked> = settlement.park.iter().map(numbered).collect();
+        let dead: Vec<Parked> = settlement.dead.iter().map(numbered).collect();
+        parked::insert(tx, &shard, "broker", &park).await?;
+        dead::insert(tx, &shard, &dead).await
+    }
+
+    /// The copies of what was given up, as it came.
+    fn letters(&self, items: &[Item], dead: &[Parked]) -> Vec<Letter> {
+        let first = items.first().map_or(0, |item| item.entry.id);
+        let item = |row: &Parked| items.get(usize::try_from(row.entry.id - first).ok()?);
+        let letter = |row: &Parked| {
+            let message = item(row)?.message.clone();
+            Some(Letter {
+                group: self.subscriber.group.clone(),
+                origin: message.origin,
+                content_type: message.content_type,
+                attributes: message.attributes,
+                body: message.body,
+                error: row.error.clone().unwrap_or_default(),
+                attempts: row.attempts,
+            })
+        };
+        dead.iter().filter_map(letter).collect()
+    }
+}
+
+/// Copies of parked entries that were given up by a route that a broker feeds.
+pub(crate) fn letters(group: &str, dead: &[Parked]) -> Vec<Letter> {
+    let letter = |row: &Parked| {
+        let mut entry = row.entry.clone();
+        let origin = entry.event.headers.remove(ORIGIN)?; // without one it is a replay: it never was on the broker
+        let envelope = Envelope::of(&entry);
+        Some(Letter {
+            group: group.to_owned(),
+            origin: origin.parse::<Origin>().ok()?,
+            content_type: Some(JSON.to_owned()),
+            attributes: envelope.attributes,
+            body: envelope.data.get().as_bytes().to_vec(),
+            error: row.error.clone().unwrap_or_default(),
+            attempts: row.attempts,
+        })
+    };
+    dead.iter().filter_map(letter).collect()
+}
+
+/// Puts copies where the broker's own tools look. The letters that count are committed in the store already, so that a broker
+/// that will not take a copy holds up nobody.
+pub(crate) async fn bury(broker: &dyn Broker, letters: &[Letter]) {
+    for letter in letters {
+        if let Err(error) = broker.bury(letter).await {
+            tracing::warn!(group = %letter.group, origin = %letter.origin, error = error.report(), "no copy of a dead letter");
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! A worker: the loop that works one shard of a route while this process holds its lease.
+
+mod delivery;
+mod evidence;
+mod feeding;
+mod joining;
+mod progress;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use self::delivery::{Sent, all_unavailable, pair};
+use self::evidence::{Evidence, Heard};
+use self::feeding::Stage;
+use crate::clock;
+use crate::error::{ErrorKind, Result};
+use crate::event::entry::{Entry, Position};
+use crate::policy::ordering::{Lanes, Ordering};
+use crate::relay::backoff::Backoff;
+use crate::relay::health::{Counts, Health, Worker};
+use crate::relay::judge::{Blame, Judge, Tried};
+use crate::relay::page_cache::{PageCache, Slice};
+use crate::route::Route;
+use crate::state::cursor::{self, Changes, Lease, Move, Shard};
+use crate::state::feeding::Feeding;
+use crate::state::outage::{self, Side};
+use crate::state::parked::{self, PARKED_MAX, Parked};
+use crate::store::outbox::{Pulse, with_timeout};
+use crate::store::table;
+use crate::store::tx::Tx;
+use crate::subscriber::HandlerPool;
+
+/// About how many bytes are delivered together: each route has so much in memory, several times if it has to be parked.
+const BATCH_BYTES: usize = 1 << 20;
+/// Parked entries tried in one turn.
+const DUE_MAX: u64 = 200;
+/// Progress over entries that were not for this route is written down this often.
+const LAZY_SETTLE: Duration = Duration::from_secs(1);
+/// And over entries that a destination has: so much of them it gets again after a crash.
+const SOON_SETTLE: Duration = Duration::from_millis(50);
+
+/// What a worker works with, and how it hears of news.
+#[derive(Debug)]
+pub(crate) struct ShardWorker {
+    pub(crate) name: Worker,
+    pub(crate) route: Arc<Route>,
+    pub(crate) shard: Shard,
+    pub(crate) pages: Arc<PageCache>,
+    pub(crate) lease: watch::Receiver<Option<Lease>>,
+    pub(crate) pulse: watch::Receiver<Pulse>,
+    pub(crate) changes: watch::Receiver<Changes>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) joined: watch::Receiver<HashSet<String>>,
+    pub(crate) handlers: HandlerPool,
+    /// How a broker feeds the route, if one does.
+    pub(crate) feeding: Option<Arc<Feeding>>,
+}
+
+/// A worker spends no more than one part in so many of its time on reading its state again, however often it is changed.
+const RELOAD_SHARE: u32 = 5;
+/// Between two looks at a lane that an operator has changed and that is not in order yet.
+const LANE_WAIT: Duration = Duration::from_millis(50);
+/// A probe of a destination that may be away: one entry, and if it is unavailable one of each of so many other lanes, because one
+/// entry can be unavailable by itself.
+const PROBE_LANES: usize = 8;
+
+/// Where the work stands. Rebuilt from the database whenever there is doubt.
+#[derive(Debug)]
+struct Work {
+    epoch: i64,
+    /// The database server that all this was read from.
+    server: Arc<str>,
+    position: Position,
+    settled: Position,
+    settled_at: Instant,
+    /// Delivered since then.
+    unsettled: u64,
+    lanes: Lanes,
+    /// About how many rows the shard has parked by itself.
+    failed: u64,
+    /// Every lane's first row is due or held.
+    is_arranged: bool,
+    /// How many rows were tried since.
+    tried: usize,
+    next_due: Option<Instant>,
+    is_paused: bool,
+    /// What the route stood at when this was read.
+    version: i64,
+    /// What it stood at when `is_paused` was read.
+    pause_version: i64,
+    /// Not to be read again before.
+    reload_at: Instant,
+    /// What the store says about a destination that is down.
+    down: Option<String>,
+    /// Who feeds the route now.
+    stage: Stage,
+    memory: Memory,
+}
+
+/// What a worker remembers while it holds its lease, also when it reads its state again.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The log's head when the last turn began.
+    head: i64,
+    /// The last turn went to parked entries; the next one is the log's, so that neither starves the other.
+    retried: bool,
+    /// The destination was unavailable: send one entry and see.
+    probing: bool,
+    evidence: Evidence,
+    /// The waits between retries while nothing but `Unavailable` is answered to them.
+    pause: Backoff,
+    /// No parked entry is tried before.
+    retry_at: Option<Instant>,
+}
+
+enum Turn {
+    Moved,
+    Idle,
+    Down,
+}
+
+impl ShardWorker {
+    /// Works the shard whenever the lease is ours, until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        self.health.stands_by(&self.name);
+        while let Some(epoch) = self.leased(&stop).await {
+            self.until_joined(epoch, &stop).await;
+            tracing::info!(route = %self.route.name, shard = self.shard.number, epoch, "lease taken");
+            self.health.works(&self.name);
+            self.hold(epoch, &stop).await;
+            self.health.left(&self.name);
+        }
+        Ok(())
+    }
+
+    /// Waits for the lease; `None` when it is time to stop.
+    async fn leased(&mut self, stop: &CancellationToken) -> Option<i64> {
+        loop {
+            if stop.is_cancelled() {
+                return None;
+            }
+            if let Some(lease) = *self.lease.borrow_and_update() {
+                return Some(lease.epoch);
+            }
+            stop.run_until_cancelled(self.lease.changed()).await?.ok()?;
+        }
+    }
+
+    /// One tenure: from taking the lease to losing or giving it back.
+    async fn hold(&mut self, epoch: i64, stop: &CancellationToken) {
+        let mut backoff = Backoff::default();
+        let mut work: Option<Work> = None;
+        while !stop.is_cancelled() && self.is_ours(epoch) {
+            let turn = match &mut work {
+                None => match with_timeout(self.load(epoch)).await {
+                    Ok(loaded) => {
+                        work = Some(loaded);
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+                Some(work) => self.turn(work).await,
+            };
+            match turn {
+                // What has moved while the destination is down has not reached it.
+                Ok(Turn::Moved) if work.as_ref().is_some_and(|work| work.memory.probing) => {}
+                Ok(Turn::Moved) => backoff.reset(),
+                Ok(Turn::Idle) => {
+                    if let Some(work) = &work {
+                        self.wait(work, stop).await;
+                    }
+                }
+                Ok(Turn::Down) => backoff.wait(stop).await,
+                Err(error) if error.kind() == ErrorKind::Deposed => {
+                    tracing::warn!(route = %self.route.name, shard = self.shard.number, epoch, "deposed; stopping");
+                    self.wait_for_other_lease(epoch, stop).await;
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(route = %self.route.name, shard = self.shard.number, error = error.report(), "relay turn failed");
+                    self.health.failed(&self.name, &error);
+                    work = None; // whether a commit that failed has happened is the database's to say
+                    self.pages.clear(); // and so is whether it is still the same history
+                    backoff.wait(stop).await;
+                }
+            }
+        }
+        if let Some(mut work) = work {
+            self.settle_lazily(&mut work, true).await.unwrap_or_else(|error| {
+                tracing::debug!(route = %self.route.name, error = error.report(), "last progress was not written; it will be read again");
+            });
+        }
+    }
+
+    /// Whether the lease with this epoch is still ours by our own, cautious clock.
+    fn is_ours(&self, epoch: i64) -> bool {
+        self.lease.borrow().is_some_and(|lease| lease.epoch == epoch)
+    }
+
+    fn is_live(&self) -> bool {
+        self.lease.borrow().is_some_and(|lease| Instant::now() < lease.deadline)
+    }
+
+    async fn wait_for_other_lease(&mut self, epoch: i64, stop: &CancellationToken) {
+        while self.is_ours(epoch) {
+            match stop.run_until_cancelled(self.lease.changed()).await {
+                Some(Ok(())) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// What the route stands at.
+    fn version(&self) -> i64 {
+        self.changes.borrow().version(&self.shard.route)
+    }
+
+    async fn load(&self, epoch: i64) -> Result<Work> {
+        let (version, begun) = (self.version(), Instant::now());
+        let tx = table::begin_own(self.pages.outbox().db()).await?;
+        cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
+        let stage = self.stage(&tx).await?;
+        let cursor = cursor::read(&tx, &self.shard).await?;
+        let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
+        let down = outage::read(&tx, &self.shard, Side::Delivery).await?;
+        let work = Work {
+            epoch,
+            server: cursor.server.into(),
+            position: cursor.position,
+            settled: cursor.position,
+            settled_at: Instant::now(),
+            unsettled: 0,
+            lanes: arranged.lanes,
+            failed: arranged.failed,
+            is_arranged: arranged.is_whole,
+            tried: 0,
+            next_due: parked::due_in(&tx, &self.shard)
+                .await?
+                .map(|wait| Instant::now() + wait),
+            is_paused: cursor.is_paused,
+            version,
+            pause_version: version,
+            reload_at: Instant::now() + RELOAD_SHARE * begun.elapsed(),
+            memory: Memory {
+                probing: down.is_some(),
+                ..Memory::default()
+            },
+            down,
+            stage,
+        };
+        tx.commit().await?;
+        Ok(work)
+    }
+
+    /// Sleeps until there may be something to do.
+    async fn wait(&mut self, work: &Work, stop: &CancellationToken) {
+        let lazy = (work.position != work.settled).then(|| work.settle_at());
+        let due = work.retry_at().filter(|_| !work.is_paused);
+        let changed = (self.version() != work.version).then_some(work.reload_at);
+        // Without a live lease there is nothing to do in time; a renewal wakes the worker.
+        let look = work.look_at().filter(|_| !work.is_paused);
+        let is_joining = self.feeding.is_some() && work.stage.is_joining();
+        let until = lazy.into_iter().chain(due).chain(changed).chain(look).min();
+        let until = until.filter(|_| self.is_live());
+        let (head, version) = (work.memory.head, self.version());
+        let sleep = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = self.pulse.wait_for(|pulse| pulse.head != head) => {}
+            _ = self.changes.wait_for(|changes| changes.version(&self.shard.route) != version) => {}
+            _ = self.lease.changed() => {}
+            _ = self.joined.changed(), if is_joining => {}
+            () = sleep => {}
+        }
+    }
+
+    /// One step: what is due again, else the next slice of the log.
+    async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
+        work.memory.head = self.pulse.borrow().head;
+        let has_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
+        let is_next = |work: &Work| !has_due(work) || work.tried >= parked::DUE_MAX; // those that fail again starve no others
+        let is_changed = self.version() != work.version && Instant::now() >= work.reload_at;
+        if is_changed || !work.is_arranged && is_next(work) {
+            self.settle_lazily(work, true).await?;
+            let memory = std::mem::take(&mut work.memory);
+            *work = with_timeout(self.load(work.epoch)).await?;
+            work.memory = memory;
+        }
+        self.look_for_pause(work).await?;
+        if !self.is_live() {
+            return Ok(Turn::Idle); // the lease keeper renews or somebody else takes over
+        }
+        if work.is_paused {
+            self.health.moved(&self.name, Counts::default());
+            return Ok(Turn::Idle);
+        }
+        self.follow_feed(work).await?;
+        let is_due = work.is_due();
+        work.memory.retried = is_due && !work.memory.retried;
+        let turn = match work.memory.retried {
+            true => self.retry_due(work).await?,
+            false => self.read_on(work).await?,
+        };
+        let is_at_rest = matches!(turn, Turn::Idle) && !is_due && !work.is_retry_paused();
+        if is_at_rest || !work.memory.probing {
+            self.came_up(work).await?;
+        }
+        Ok(if matches!(turn, Turn::Idle) && is_due {
+            Turn::Moved
+        } else {
+            turn
+        })
+    }
+
+    /// A route that was changed is loaded again after a while; whether it was paused counts at once.
+    async fn look_for_pause(&self, work: &mut Work) -> Result<()> {
+        let version = self.version();
+        if version == work.pause_version {
+            return Ok(());
+        }
+        let cursor = with_timeout(async {
+            let tx = table::look(self.pages.outbox().db()).await?;
+            let cursor = cursor::read(&tx, &self.shard).await?;
+            tx.commit().await?;
+            Ok(cursor)
+        });
+        work.is_paused = cursor.await?.is_paused;
+        work.pause_version = version;
+        Ok(())
+    }
+
+    /// The next slice of the log, unless what is parked stands in its way.
+    async fn read_on(&self, work: &mut Work) -> Result<Turn> {
+        let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
+        if is_stopped || work.failed >= PARKED_MAX {
+            self.health.behind(&self.name, work.down.as_deref());
+            self.settle_lazily(work, false).await?;
+            return Ok(Turn::Idle);
+        }
+        let reading = match work.memory.probing {
+            true => self.pages.read_anew(work.position).await,
+            false => self.pages.read(work.position).await,
+        };
+        let slice = match reading {
+            Ok(slice) => slice,
+            Err(error) => {
+                self.settle_lazily(work, true).await?; // what was delivered before is not to come again
+                return Err(error);
+            }
+        };
+        if slice.next() == work.position {
+            self.health.moved(&self.name, Counts::default());
+            self.settle_lazily(work, false).await?;
+            return Ok(Turn::Idle);
+        }
+        self.advance(work, &slice).await
+    }
+
+    /// Delivers what the slice has for this shard and settles it.
+    async fn advance(&self, work: &mut Work, slice: &Slice) -> Result<Turn> {
+        let mut entries: Vec<&Entry> = slice
+            .entries()
+            .iter()
+            .filter(|entry| self.route.reads(self.shard.number, entry, work.stage.is_fed()))
+            .collect();
+        if work.reads_again() {
+            entries = with_timeout(self.open(&entries)).await?;
+        }
+        if entries.is_empty() {
+            work.position = slice.next();
+            self.settle_lazily(work, false).await?;
+            return Ok(Turn::Moved);
+        }
+        let all = entries.len();
+        entries.truncate(batch(&entries, self.route.batch));
+        let is_free = |entry: &&Entry| work.lanes.is_empty() || !work.lanes.contains(&self.route.ordering.lane(entry));
+        let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
+        let Sent {
+            entries: sent,
+            receipts,
+            tx,
+        } = match work.memory.probing {
+            true => self.probe(&mut entries, &send).await?,
+            false => self.while_reading_ahead(slice, self.deliver(send)).await?,
+        };
+        let judged = pair(&entries, &sent, receipts);
+        let mut settlement = self.judge().page(&judged, &work.lanes);
+        if settlement.down.is_some() && self.may_look_further(work, slice, entries.len() < all).await? {
+            settlement = self.judge().past(&judged, &work.lanes);
+        }
+        if let Some(reason) = settlement.down {
+            if tx.is_none() {
+                self.settle_lazily(work, true).await?;
+            }
+            drop(tx);
+            self.health.behind(&self.name, Some(&reason));
+            self.is_unavailable(work, reason).await?;
+            return Ok(Turn::Down);
+        }
+        let answers = judged
+            .iter()
+            .filter_map(|(entry, receipt)| Some((entry.id, receipt.as_ref()?)));
+        work.memory.hear(answers);
+        work.memory.evidence.forget(&settlement.dead);
+        let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
+            Some(_) if settlement.settled == all => slice.next(),
+            Some((last, _)) => slice.after(last.id),
+            None => return Ok(Turn::Idle),
+        };
+        match tx {
+            None if settlement.is_plain() => self.pass(work, position, settlement.counts()).await?,
+            tx => self.settle_page(work, tx, position, settlement).await?,
+        }
+        Ok(Turn::Moved)
+    }
+
+    /// Whether a few entries that a probe found unavailable are put aside, to ask with those behind them: the slice may hold no
+    /// others, and an outage puts aside no more than these few.
+    async fn may_look_further(&self, work: &Work, slice: &Slice, has_others: bool) -> Result<bool> {
+        let memory = &work.memory;
+        if !memory.probing || self.route.ordering == Ordering::Strict || memory.evidence.unexplained() >= PROBE_LANES {
+            return Ok(false);
+        }
+        Ok(has_others || self.pages.read(slice.next()).await?.next() != slice.next())
+    }
+
+    /// Tries parked entries whose time has come, each with what waits behind it.
+    async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
+        let (mut due, foreign) = with_timeout(self.due(work)).await?;
+        if work.memory.probing {
+            let mut lanes = Lanes::new();
+            due.retain(|row| lanes.len() < PROBE_LANES && lanes.insert(self.route.ordering.lane(&row.entry)));
+        }
+        work.tried += due.len();
+        if due.is_empty() && foreign.is_empty() {
+            work.next_due = work.next_due.max(Some(Instant::now() + LANE_WAIT)); // its lane is not in order yet
+            return Ok(Turn::Moved);
+        }
+        let send = due.iter().map(|row| &row.entry).collect();
+        let Sent { receipts, tx, .. } = self.deliver(send).await?;
+        let outage = all_unavailable(&receipts);
+        let heard = work.memory.hear(due.iter().map(|row| row.entry.id).zip(&receipts));
+        let tried: Vec<Tried<'_>> = due.iter().zip(receipts).map(|one| heard.tried(one)).collect();
+        let mut settlement = self.judge().retried(&tried);
+        work.memory.evidence.forget(&settlement.dead);
+        settlement.unpark.extend(foreign.iter().map(Parked::identity));
+        settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
+        self.settle_retried(work, tx, settlement).await?;
+        if let Some(reason) = outage {
+            self.pause_retries(work, &heard, reason).await?;
+        }
+        Ok(Turn::Moved)
+    }
+
+    /// Nothing but `Unavailable` was answered to what was retried: unless the entries themselves are to blame, it may be an outage.
+    /// The log goes on meanwhile, with one entry to see.
+    async fn pause_retries(&self, work: &mut Work, heard: &Heard, reason: String) -> Result<()> {
+        if heard.blames.values().any(|blame| *blame == Blame::Entry) {
+            return Ok(());
+        }
+        work.memory.retry_at = Some(Instant::now() + heard.pause);
+        match heard
+            .blames
+            .values()
+            .all(|blame| matches!(blame, Blame::Suspect { .. }))
+        {
+            true => work.memory.probing = true,
+            false => self.is_unavailable(work, reason).await?,
+        }
+        Ok(())
+    }
+
+    /// Parked entries whose time has come, and those among them that are not for this route.
+    async fn due(&self, work: &mut Work) -> Result<(Vec<Parked>, Vec<Parked>)> {
+        let tx = table::look(self.pages.outbox().db()).await?;
+        let limit = DUE_MAX.min(self.route.batch as u64);
+        let mut due = parked::due(&tx, &self.shard, self.route.ordering, limit).await?.rows;
+        let foreign = self.foreign(&tx, &mut due).await?;
+        work.next_due = parked::due_in(&tx, &self.shard)
+            .await?
+            .map(|wait| Instant::now() + wait);
+        tx.commit().await?;
+        Ok((due, foreign))
+    }
+
+    /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All
+    /// else was once taken by this route, and is delivered even if its filter has changed since.
+    async fn foreign(&self, tx: &Tx, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
+        let is_foreign = |row: &Parked| !self.route.filter.matches(&row.entry.event.event_type);
+        let ids: Vec<i64> = due
+            .iter()
+            .filter(|row| is_foreign(row))
+            .map(|row| row.entry.id)
+            .collect();
+        let replayed = parked::replayed(tx, &self.route.name, &ids).await?;
+        Ok(due.extract_if(.., |row| replayed.contains(&row.entry.id)).collect())
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge {
+            route: &self.route,
+            now: clock::now(),
+            roll: rand::random(),
+        }
+    }
+}
+
+/// Pure: how many of these entries are delivered together.
+fn batch(entries: &[&Entry], rows_max: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&&Entry| {
+        let is_first = bytes == 0;
+        bytes += entry.weight();
+        is_first || bytes <= BATCH_BYTES
+    };
+    entries.iter().take(rows_max).take_while(fits).count()
+}
+
+impl Work {
+    /// When a parked entry is to be tried again.
+    fn retry_at(&self) -> Option<Instant> {
+        self.next_due.max(self.next_due.and(self.memory.retry_at))
+    }
+
+    /// Whether a parked entry is to be tried again now.
+    fn is_due(&self) -> bool {
+        self.retry_at().is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Whether there is something to retry that was unavailable.
+    fn is_retry_paused(&self) -> bool {
+        self.next_due.is_some() && self.memory.retry_at.is_some()
+    }
+
+    /// From where the cursor is to where it should be.
+    fn step(&self, to: Position) -> Move {
+        Move {
+            epoch: self.epoch,
+            server: Arc::clone(&self.server),
+            from: self.settled,
+            to,
+            is_fed: self.stage.is_fed(),
+        }
+    }
+
+    fn settled_to(&mut self, position: Position) {
+        self.position = position;
+        self.settled = position;
+        self.settled_at = Instant::now();
+        self.unsettled = 0;
+    }
+
+    /// When progress is to be written down.
+    fn settle_at(&self) -> Instant {
+        let after = if self.unsettled > 0 { SOON_SETTLE } else { LAZY_SETTLE };
+        self.settled_at + after
+    }
+}

@@ -1,0 +1,185 @@
+//! What a worker writes down: progress, what it parked and gave up, and what it cannot reach.
+
+use std::time::Instant;
+
+use super::{ShardWorker, Work};
+use crate::error::Result;
+use crate::event::entry::Position;
+use crate::policy::ordering::{Lane, Ordering};
+use crate::relay::consumer;
+use crate::relay::health::Counts;
+use crate::relay::judge::Settlement;
+use crate::relay::settle::{Settled, settle};
+use crate::route::Source;
+use crate::state::cursor;
+use crate::state::outage::{self, Side};
+use crate::state::parked::{self, Parking};
+use crate::store::outbox::with_timeout;
+use crate::store::table;
+use crate::store::tx::Tx;
+
+impl ShardWorker {
+    /// The destination answers nothing but `Unavailable`. The second time in a row that is taken for an outage and written down,
+    /// once for each reason.
+    pub(super) async fn is_unavailable(&self, work: &mut Work, reason: String) -> Result<()> {
+        let is_outage = std::mem::replace(&mut work.memory.probing, true);
+        if !is_outage || work.down.as_ref() == Some(&reason) {
+            tracing::debug!(route = %self.route.name, reason, "destination unavailable");
+            return Ok(());
+        }
+        tracing::warn!(route = %self.route.name, reason, "destination unavailable; it is probed until it answers");
+        self.health.behind(&self.name, Some(&reason));
+        self.record_down(work.epoch, &reason).await?;
+        work.down = Some(reason);
+        Ok(())
+    }
+
+    pub(super) async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
+        with_timeout(async {
+            let tx = table::begin_own(self.pages.outbox().db()).await?;
+            cursor::fence(&tx, &self.shard, epoch).await?;
+            outage::record(&tx, &self.shard, Side::Delivery, reason).await?;
+            commit(tx).await
+        })
+        .await
+    }
+
+    /// Takes back what was written about a destination that was reached, or that nothing is left for.
+    pub(super) async fn came_up(&self, work: &mut Work) -> Result<()> {
+        if work.down.is_none() {
+            return Ok(());
+        }
+        with_timeout(async {
+            let tx = table::begin_own(self.pages.outbox().db()).await?;
+            cursor::fence(&tx, &self.shard, work.epoch).await?;
+            outage::clear(&tx, &self.shard, Side::Delivery).await?;
+            commit(tx).await
+        })
+        .await?;
+        work.down = None;
+        Ok(())
+    }
+
+    /// Goes on behind entries that were all delivered, and writes that down when it is time.
+    pub(super) async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
+        work.position = position;
+        work.unsettled += counts.delivered;
+        self.health.moved(&self.name, counts);
+        self.settle_lazily(work, false).await
+    }
+
+    /// Writes down what was passed, before something is written that may fail: it would come again as often as that does.
+    pub(super) async fn settle_passed(&self, work: &mut Work) -> Result<()> {
+        if work.unsettled == 0 {
+            return Ok(()); // also whenever a subscriber's transaction is open
+        }
+        self.settle_lazily(work, true).await
+    }
+
+    pub(super) async fn settle_page(
+        &self,
+        work: &mut Work,
+        tx: Option<Tx>,
+        position: Position,
+        settlement: Settlement,
+    ) -> Result<()> {
+        self.settle_passed(work).await?;
+        let parked = settlement.park.len() as u64;
+        let counts = settlement.counts();
+        let soonest = settlement
+            .park
+            .iter()
+            .filter(|row| row.state == Parking::Retry)
+            .map(|row| row.delay)
+            .min();
+        let blocked: Vec<Lane> = settlement.blocked.clone();
+        let (step, ordering) = (work.step(position), self.route.ordering);
+        let settled = with_timeout(async {
+            let tx = self.begun(tx).await?;
+            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
+            commit(tx).await?;
+            Ok(settled)
+        })
+        .await?;
+        work.settled_to(position);
+        work.is_arranged &= !settled.is_changed;
+        work.failed += parked;
+        if self.route.ordering != Ordering::None {
+            work.lanes.extend(blocked);
+        }
+        if let Some(delay) = soonest {
+            let due = Instant::now() + delay;
+            work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
+        }
+        self.health.moved(&self.name, counts);
+        Ok(())
+    }
+
+    pub(super) async fn settle_retried(&self, work: &mut Work, tx: Option<Tx>, settlement: Settlement) -> Result<()> {
+        self.settle_passed(work).await?;
+        let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
+        let counts = Counts {
+            retried: counts.delivered + counts.failed,
+            ..counts
+        };
+        let (step, ordering) = (work.step(work.position), self.route.ordering);
+        let Settled {
+            freed,
+            dead,
+            is_changed,
+        } = with_timeout(async {
+            let tx = self.begun(tx).await?;
+            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
+            work.next_due = parked::due_in(&tx, &self.shard)
+                .await?
+                .map(|wait| Instant::now() + wait);
+            if ordering == Ordering::Strict {
+                work.lanes = parked::lanes(&tx, &self.shard, ordering).await?;
+            }
+            commit(tx).await?;
+            Ok(settled)
+        })
+        .await?;
+        work.settled_to(work.position);
+        work.failed = work.failed.saturating_sub(gone);
+        work.is_arranged &= !is_changed;
+        for key in freed {
+            work.lanes.remove(&Lane::Key(key));
+        }
+        match gone {
+            0 => self.health.tried(&self.name, counts),
+            _ => self.health.moved(&self.name, counts),
+        }
+        if let Source::Broker { broker, .. } = &self.route.from {
+            consumer::bury(&**broker, &consumer::letters(&self.route.name, &dead)).await;
+        }
+        Ok(())
+    }
+
+    /// The transaction that holds effects, or a new one.
+    pub(super) async fn begun(&self, tx: Option<Tx>) -> Result<Tx> {
+        match tx {
+            Some(tx) => Ok(tx),
+            None => table::begin_own(self.pages.outbox().db()).await,
+        }
+    }
+
+    /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
+    pub(super) async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
+        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
+            return Ok(());
+        }
+        with_timeout(async {
+            let tx = table::begin_own(self.pages.outbox().db()).await?;
+            cursor::advance(&tx, &self.shard, &work.step(work.position), work.unsettled).await?;
+            commit(tx).await
+        })
+        .await?;
+        work.settled_to(work.position);
+        Ok(())
+    }
+}
+
+pub(super) async fn commit(tx: Tx) -> Result<()> {
+    tx.commit().await
+}
