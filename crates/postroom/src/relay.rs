@@ -2,6 +2,7 @@
 
 mod backoff;
 mod consumer;
+mod delivery;
 pub(crate) mod health;
 mod idle;
 mod judge;

@@ -15,7 +15,7 @@ use crate::event::entry::Entry;
 use crate::job::{Job, When};
 use crate::policy::filter::Filter;
 use crate::state::cursor::{self, Shard};
-use crate::state::parked::{self, Parked, Parking};
+use crate::state::parked::{self, Parked, ParkedBy, Parking};
 use crate::store::bounded::{self, Bounded};
 use crate::store::db_clock::stamp;
 use crate::store::inbox;
@@ -310,27 +310,16 @@ async fn park(tx: &Tx, replay: &Running, entries: Vec<Entry>) -> Result<()> {
         by_shard
             .entry(entry.event.key().shard(shards))
             .or_default()
-            .push(waiting(entry));
+            .push(Parked::untried(entry, Parking::Wait));
     }
     for (number, rows) in by_shard {
         let shard = Shard {
             route: replay.route.clone(),
             number,
         };
-        parked::insert(tx, &shard, &parked::origin_of(replay.replay_id), &rows).await?;
+        parked::insert(tx, &shard, ParkedBy::Replay(replay.replay_id), &rows).await?;
     }
     cursor::signal(tx, &replay.route).await
-}
-
-fn waiting(entry: Entry) -> Parked {
-    Parked {
-        entry,
-        state: Parking::Wait,
-        attempts: 0,
-        delay: Duration::ZERO,
-        error: None,
-        failed_at: None,
-    }
 }
 
 async fn parked_rows(db: &DatabaseConnection, route: &str) -> Result<u64> {

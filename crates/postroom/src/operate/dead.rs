@@ -4,7 +4,6 @@
 //! letter: it stays with what was decided, by whom and why.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
@@ -17,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::entry::Entry;
 use crate::operate::audit;
 use crate::state::cursor::{self, Shard};
-use crate::state::parked::{self, Parked, Parking};
+use crate::state::parked::{self, Parked, ParkedBy, Parking};
 use crate::state::renumber;
 use crate::store::bounded;
 use crate::store::db_clock::{db_now, read_stamp};
@@ -319,7 +318,7 @@ async fn apply(tx: &Tx, route: &str, mut rows: Vec<Parked>, decision: &Decision)
             route: route.to_owned(),
             number,
         };
-        parked::insert(tx, &shard, parked::DEAD, &rows).await?;
+        parked::insert(tx, &shard, ParkedBy::Retry, &rows).await?;
     }
     Ok(())
 }
@@ -352,13 +351,12 @@ async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Dec
 }
 
 fn again(letter: &DeadLetter) -> Parked {
+    let mut entry = letter.entry.clone();
     Parked {
-        entry: letter.entry.clone(),
-        state: Parking::Wait,
-        attempts: 0,
-        delay: Duration::ZERO,
+        came_from: parked::take_origin(&mut entry.event),
         error: Some(letter.error.clone()),
         failed_at: letter.failed_at,
+        ..Parked::untried(entry, Parking::Wait)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::event::entry::Entry;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {
-    /// One worker: nothing passes a failed entry until it succeeds or is given up.
+    /// One lane: nothing passes a failed entry until it succeeds or is given up.
     Strict,
     /// A failed entry holds only its own key.
     #[default]

@@ -11,9 +11,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::item::{Item, Plan, by_plan, marks, pair};
-use crate::broker::{Broker, Letter, Origin, Subscription};
-use crate::clock;
+use self::item::{Item, by_plan, marks};
+use crate::broker::{Broker, Letter, Subscription};
 use crate::destination::Receipt;
 use crate::emit::ingest;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,18 +23,19 @@ use crate::policy::Start;
 use crate::policy::ordering::Lanes;
 use crate::relay::Parts;
 use crate::relay::backoff::Backoff;
+use crate::relay::delivery::{Plan, deliver, pair};
 use crate::relay::health::{Counts, Health, Worker};
-use crate::relay::judge::{Judge, Settlement};
+use crate::relay::judge::Judge;
+use crate::relay::settle::{Messages, Outcome, Progress, Settled};
 use crate::route::{BATCH_MAX, Route, Source, To};
 use crate::state::cursor::{self, Changes, Shard};
-use crate::state::dead;
 use crate::state::feeding::{self, Feeding};
 use crate::state::known_failures;
 use crate::state::outage::{self, Side};
 use crate::state::parked::{self, PARKED_MAX, Parked};
 use crate::store::outbox::{Outbox, with_timeout};
-use crate::store::tx::Tx;
-use crate::store::{bounded, inbox, table};
+use crate::store::{bounded, table};
+use crate::subscriber::effects::OpenEffects;
 use crate::subscriber::{HandlerPool, Subscriber};
 
 /// About how many bytes of messages are taken at once.
@@ -46,10 +46,6 @@ const TAKE_FIRST: usize = 16;
 const LOOK: Duration = Duration::from_millis(500);
 /// So long a member waits for the route to be fed by its broker before it leaves what it would get to others.
 const FED_SOON: Duration = Duration::from_secs(10);
-/// Numbers of entries that came through a broker begin here, so that they meet no number of the log.
-const NUMBERS: i64 = 1 << 52;
-/// The header that keeps where a parked message came from.
-const ORIGIN: &str = "postroomorigin";
 
 /// What a consumer works with.
 #[derive(Debug)]
@@ -351,56 +347,50 @@ impl Consumer {
         let entries: Vec<&Entry> = items.iter().map(|item| &item.entry).collect();
         let (db, shard) = (self.outbox.db(), self.shard());
         if with_timeout(cursor::is_paused(db, &shard)).await? {
-            return Ok(Turn::Settled(0)); // what is in hand waits, too
+            return Ok(Turn::Settled(0)); // messages that were taken wait, too
         }
         let lanes = with_timeout(parked::lanes_of(db, &shard, self.route.ordering, &entries)).await?;
         let events: Vec<Uuid> = entries.iter().map(|entry| entry.event.id).collect();
         given_up.extend(with_timeout(known_failures::given_up(db, &shard.route, &events)).await?);
         let plans: Vec<Plan> = items.iter().map(|item| self.plan(item, &lanes, given_up)).collect();
-        let planned = items.iter().zip(&plans);
-        let send: Vec<&Entry> = planned
+        let planned = || entries.iter().copied().zip(&plans);
+        let send: Vec<&Entry> = planned()
             .filter(|(_, plan)| **plan == Plan::Send)
-            .map(|(item, _)| &item.entry)
+            .map(|(entry, _)| entry)
             .collect();
-        let (receipts, tx) = if send.is_empty() {
-            (Vec::new(), table::begin_own(db).await?)
-        } else {
-            self.subscriber.handle_recorded(&self.handlers, &send).await?
-        };
-        let handled = send.iter().zip(&receipts);
-        let handled: Vec<Uuid> = handled
-            .filter(|(_, receipt)| **receipt == Receipt::Delivered)
-            .map(|(entry, _)| entry.event.id)
-            .collect();
-        let judged = pair(items, &plans, receipts);
-        let judge = Judge {
-            route: &self.route,
-            now: clock::now(),
-            roll: rand::random(),
-        };
-        let mut settlement = judge.page(&judged, &lanes);
+        let (receipts, effects) = deliver(&self.route, (&self.handlers, true), &send, || true)
+            .await?
+            .split();
+        let answered = send.iter().zip(&receipts);
+        let handled = answered.filter(|(_, receipt)| **receipt == Receipt::Delivered);
+        let handled: Vec<Uuid> = handled.map(|(entry, _)| entry.event.id).collect();
+        let judged = pair(planned(), receipts);
+        let mut settlement = Judge::now(&self.route).page(&judged, &lanes);
         by_plan(items, &plans, &mut settlement);
         let (settled, counts) = (settlement.settled, settlement.counts());
         if settled == 0 {
             return Ok(Turn::Settled(0));
         }
-        let settling = with_timeout(async {
-            let dead = self.settle(&tx, items, settlement).await?;
-            let given_up = known_failures::given_up(&tx, &shard.route, &handled).await?;
-            if !given_up.is_empty() {
-                return Ok(Err(given_up));
-            }
-            let committed = tx.commit().await;
-            committed?;
-            Ok(Ok(dead))
+        let effects = match effects {
+            Some(effects) => effects,
+            None => with_timeout(OpenEffects::none(db)).await?,
+        };
+        let progress = Progress::Ack(Messages {
+            mark: &self.feeding.mark,
+            first: items.first().map_or(0, |item| item.entry.id),
+            origins: items.iter().map(|item| item.message.origin.clone()).collect(),
+            handled: &handled,
         });
-        match settling.await? {
-            Ok(dead) => {
+        match effects
+            .settle((&shard, self.route.ordering), progress, settlement)
+            .await?
+        {
+            Outcome::Settled(Settled { dead, .. }) => {
                 self.health.moved(&self.name(), counts);
                 bury(&*self.broker, &self.letters(items, &dead)).await;
                 Ok(Turn::Settled(settled))
             }
-            Err(given_up) => Ok(Turn::GivenUp(given_up)),
+            Outcome::GivenUp(given_up) => Ok(Turn::GivenUp(given_up)),
         }
     }
 
@@ -413,51 +403,6 @@ impl Consumer {
             None if lanes.contains(&self.route.ordering.lane(entry)) => Plan::Wait,
             None => Plan::Send,
         }
-    }
-
-    /// Writes down what was delivered and what failed, unless it is kept already from an earlier time; answers what is newly
-    /// given up.
-    async fn settle(&self, tx: &Tx, items: &[Item], mut settlement: Settlement) -> Result<Vec<Parked>> {
-        let shard = self.shard();
-        if settlement.park.is_empty() && settlement.dead.is_empty() {
-            feeding::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
-            return Ok(Vec::new());
-        }
-        cursor::lock(tx, &shard.route).await?; // what operators and the worker do to parked rows comes before or after
-        let failed = settlement.park.iter().chain(&settlement.dead);
-        let events: Vec<Uuid> = failed.map(|row| row.entry.event.id).collect();
-        let mut kept = known_failures::among(tx, &shard.route, &events).await?;
-        kept.extend(inbox::handled_meanwhile(tx, &shard.route, &events).await?);
-        for rows in [&mut settlement.park, &mut settlement.dead] {
-            let mut seen = kept.clone();
-            rows.retain(|row| seen.insert(row.entry.event.id));
-        }
-        feeding::count(tx, &shard, &self.feeding.mark, settlement.delivered).await?;
-        self.keep(tx, items, &settlement).await?;
-        Ok(settlement.dead)
-    }
-
-    /// Parks and gives up, numbered so that nothing else is met and in the order it came.
-    async fn keep(&self, tx: &Tx, items: &[Item], settlement: &Settlement) -> Result<()> {
-        let shard = self.shard();
-        let base = NUMBERS + cursor::signal_numbered(tx, &shard.route, items.len()).await?;
-        let first = items.first().map_or(0, |item| item.entry.id);
-        let numbered = |row: &Parked| {
-            let at = row.entry.id - first;
-            let item = usize::try_from(at).ok().and_then(|at| items.get(at));
-            let origin = item.map_or_else(String::new, |item| item.message.origin.to_string());
-            let event = row.entry.event.clone().header(ORIGIN, origin);
-            let entry = Entry {
-                id: base + at,
-                event,
-                ..row.entry
-            };
-            Parked { entry, ..row.clone() }
-        };
-        let park: Vec<Parked> = settlement.park.iter().map(numbered).collect();
-        let dead: Vec<Parked> = settlement.dead.iter().map(numbered).collect();
-        parked::insert(tx, &shard, "broker", &park).await?;
-        dead::insert(tx, &shard, &dead).await
     }
 
     /// The copies of what was given up, as it came.
@@ -483,12 +428,11 @@ impl Consumer {
 /// Copies of parked entries that were given up by a route that a broker feeds.
 pub(crate) fn letters(group: &str, dead: &[Parked]) -> Vec<Letter> {
     let letter = |row: &Parked| {
-        let mut entry = row.entry.clone();
-        let origin = entry.event.headers.remove(ORIGIN)?; // without one it is a replay: it never was on the broker
-        let envelope = Envelope::of(&entry);
+        let origin = row.came_from.clone()?; // a replay was never on the broker
+        let envelope = Envelope::of(&row.entry);
         Some(Letter {
             group: group.to_owned(),
-            origin: origin.parse::<Origin>().ok()?,
+            origin,
             content_type: Some(JSON.to_owned()),
             attributes: envelope.attributes,
             body: envelope.data.get().as_bytes().to_vec(),

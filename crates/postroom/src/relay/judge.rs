@@ -1,4 +1,4 @@
-//! Judging: from what the destination answered to what is written down. Pure, so that every case is a worker in a table.
+//! Judging: turns the receipts of a delivery into a settlement. Pure: each case is one row of a test.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::clock;
 use crate::destination::Receipt;
 use crate::event::Key;
 use crate::event::entry::Entry;
@@ -96,7 +97,16 @@ enum Fate {
     Dead(Parked),
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// Judges by the clock of this process.
+    pub(crate) fn now(route: &'a Route) -> Self {
+        Self {
+            route,
+            now: clock::now(),
+            roll: rand::random(),
+        }
+    }
+
     /// Judges entries read from the log. `blocked` lanes were not sent; the others carry a receipt.
     pub(crate) fn page(&self, entries: &[(&Entry, Option<Receipt>)], blocked: &Lanes) -> Settlement {
         match self.down(entries) {
@@ -256,21 +266,11 @@ impl Judge<'_> {
 }
 
 fn fresh(entry: &Entry) -> Parked {
-    Parked {
-        entry: entry.clone(),
-        state: Parking::Retry,
-        attempts: 0,
-        delay: Duration::ZERO,
-        error: None,
-        failed_at: None,
-    }
+    Parked::untried(entry.clone(), Parking::Retry)
 }
 
 fn waiting(entry: &Entry) -> Parked {
-    Parked {
-        state: Parking::Wait,
-        ..fresh(entry)
-    }
+    Parked::untried(entry.clone(), Parking::Wait)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The feed: pages read once and shared by every worker of the process that stands at the same place.
+//! The page cache: pages read once and shared by every worker of the process that stands at the same place.
 //!
 //! A page is cached for a while under the position it was read from. Lines at the head therefore cost one read together,
 //! however many they are; a worker far behind reads for itself until it has caught up.

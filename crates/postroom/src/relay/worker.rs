@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::delivery::{Sent, all_unavailable, pair};
+use self::delivery::{Sent, all_unavailable};
 use self::evidence::{Evidence, Heard};
 use self::feeding::Stage;
-use crate::clock;
 use crate::error::{ErrorKind, Result};
 use crate::event::entry::{Entry, Position};
 use crate::policy::ordering::{Lanes, Ordering};
 use crate::relay::backoff::Backoff;
+use crate::relay::delivery::pair;
 use crate::relay::health::{Counts, Health, Worker};
 use crate::relay::judge::{Blame, Judge, Tried};
 use crate::relay::page_cache::{PageCache, Slice};
@@ -68,37 +68,57 @@ const LANE_WAIT: Duration = Duration::from_millis(50);
 /// entry can be unavailable by itself.
 const PROBE_LANES: usize = 8;
 
-/// Where the work stands. Rebuilt from the database whenever there is doubt.
+/// The state of the work. Rebuilt from the database whenever there is doubt.
 #[derive(Debug)]
 struct Work {
     epoch: i64,
     /// The database server that all this was read from.
     server: Arc<str>,
+    log: LogProgress,
+    parked: ParkedRows,
+    seen: Seen,
+    /// Why the destination is down, as the store has it.
+    down: Option<String>,
+    /// Who feeds the route now.
+    stage: Stage,
+    memory: Memory,
+}
+
+/// How far the worker has come in the log.
+#[derive(Debug)]
+struct LogProgress {
     position: Position,
+    /// The position in the cursor's row.
     settled: Position,
     settled_at: Instant,
-    /// Delivered since then.
+    /// Entries delivered since then.
     unsettled: u64,
+}
+
+/// What the worker knows of the shard's parked rows.
+#[derive(Debug)]
+struct ParkedRows {
+    /// Lanes that stand still.
     lanes: Lanes,
     /// About how many rows the shard has parked by itself.
     failed: u64,
     /// Every lane's first row is due or held.
     is_arranged: bool,
-    /// How many rows were tried since.
+    /// How many rows were tried since the state was read.
     tried: usize,
     next_due: Option<Instant>,
+}
+
+/// Which changes by operators the worker has seen.
+#[derive(Debug)]
+struct Seen {
     is_paused: bool,
-    /// What the route stood at when this was read.
+    /// The route's number when the state was read.
     version: i64,
-    /// What it stood at when `is_paused` was read.
+    /// The route's number when `is_paused` was read.
     pause_version: i64,
-    /// Not to be read again before.
+    /// The state is not read again before this.
     reload_at: Instant,
-    /// What the store says about a destination that is down.
-    down: Option<String>,
-    /// Who feeds the route now.
-    stage: Stage,
-    memory: Memory,
 }
 
 /// What a worker remembers while it holds its lease, also when it reads its state again.
@@ -227,24 +247,29 @@ impl ShardWorker {
         let cursor = cursor::read(&tx, &self.shard).await?;
         let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
         let down = outage::read(&tx, &self.shard, Side::Delivery).await?;
+        let next_due = parked::due_in(&tx, &self.shard).await?;
         let work = Work {
             epoch,
             server: cursor.server.into(),
-            position: cursor.position,
-            settled: cursor.position,
-            settled_at: Instant::now(),
-            unsettled: 0,
-            lanes: arranged.lanes,
-            failed: arranged.failed,
-            is_arranged: arranged.is_whole,
-            tried: 0,
-            next_due: parked::due_in(&tx, &self.shard)
-                .await?
-                .map(|wait| Instant::now() + wait),
-            is_paused: cursor.is_paused,
-            version,
-            pause_version: version,
-            reload_at: Instant::now() + RELOAD_SHARE * begun.elapsed(),
+            log: LogProgress {
+                position: cursor.position,
+                settled: cursor.position,
+                settled_at: Instant::now(),
+                unsettled: 0,
+            },
+            parked: ParkedRows {
+                lanes: arranged.lanes,
+                failed: arranged.failed,
+                is_arranged: arranged.is_whole,
+                tried: 0,
+                next_due: next_due.map(|wait| Instant::now() + wait),
+            },
+            seen: Seen {
+                is_paused: cursor.is_paused,
+                version,
+                pause_version: version,
+                reload_at: Instant::now() + RELOAD_SHARE * begun.elapsed(),
+            },
             memory: Memory {
                 probing: down.is_some(),
                 ..Memory::default()
@@ -258,11 +283,11 @@ impl ShardWorker {
 
     /// Sleeps until there may be something to do.
     async fn wait(&mut self, work: &Work, stop: &CancellationToken) {
-        let lazy = (work.position != work.settled).then(|| work.settle_at());
-        let due = work.retry_at().filter(|_| !work.is_paused);
-        let changed = (self.version() != work.version).then_some(work.reload_at);
+        let lazy = (work.log.position != work.log.settled).then(|| work.settle_at());
+        let due = work.retry_at().filter(|_| !work.seen.is_paused);
+        let changed = (self.version() != work.seen.version).then_some(work.seen.reload_at);
         // Without a live lease there is nothing to do in time; a renewal wakes the worker.
-        let look = work.look_at().filter(|_| !work.is_paused);
+        let look = work.look_at().filter(|_| !work.seen.is_paused);
         let is_joining = self.feeding.is_some() && work.stage.is_joining();
         let until = lazy.into_iter().chain(due).chain(changed).chain(look).min();
         let until = until.filter(|_| self.is_live());
@@ -286,10 +311,10 @@ impl ShardWorker {
     /// One step: what is due again, else the next slice of the log.
     async fn turn(&mut self, work: &mut Work) -> Result<Turn> {
         work.memory.head = self.pulse.borrow().head;
-        let has_due = |work: &Work| work.next_due.is_some_and(|due| due <= Instant::now());
-        let is_next = |work: &Work| !has_due(work) || work.tried >= parked::DUE_MAX; // those that fail again starve no others
-        let is_changed = self.version() != work.version && Instant::now() >= work.reload_at;
-        if is_changed || !work.is_arranged && is_next(work) {
+        let has_due = |work: &Work| work.parked.next_due.is_some_and(|due| due <= Instant::now());
+        let is_next = |work: &Work| !has_due(work) || work.parked.tried >= parked::DUE_MAX; // those that fail again starve no others
+        let is_changed = self.version() != work.seen.version && Instant::now() >= work.seen.reload_at;
+        if is_changed || !work.parked.is_arranged && is_next(work) {
             self.settle_lazily(work, true).await?;
             let memory = std::mem::take(&mut work.memory);
             *work = with_timeout(self.load(work.epoch)).await?;
@@ -299,7 +324,7 @@ impl ShardWorker {
         if !self.is_live() {
             return Ok(Turn::Idle); // the lease keeper renews or somebody else takes over
         }
-        if work.is_paused {
+        if work.seen.is_paused {
             self.health.moved(&self.name, Counts::default());
             return Ok(Turn::Idle);
         }
@@ -324,7 +349,7 @@ impl ShardWorker {
     /// A route that was changed is loaded again after a while; whether it was paused counts at once.
     async fn look_for_pause(&self, work: &mut Work) -> Result<()> {
         let version = self.version();
-        if version == work.pause_version {
+        if version == work.seen.pause_version {
             return Ok(());
         }
         let cursor = with_timeout(async {
@@ -333,22 +358,22 @@ impl ShardWorker {
             tx.commit().await?;
             Ok(cursor)
         });
-        work.is_paused = cursor.await?.is_paused;
-        work.pause_version = version;
+        work.seen.is_paused = cursor.await?.is_paused;
+        work.seen.pause_version = version;
         Ok(())
     }
 
     /// The next slice of the log, unless what is parked stands in its way.
     async fn read_on(&self, work: &mut Work) -> Result<Turn> {
-        let is_stopped = self.route.ordering == Ordering::Strict && !work.lanes.is_empty();
-        if is_stopped || work.failed >= PARKED_MAX {
+        let is_stopped = self.route.ordering == Ordering::Strict && !work.parked.lanes.is_empty();
+        if is_stopped || work.parked.failed >= PARKED_MAX {
             self.health.behind(&self.name, work.down.as_deref());
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
         let reading = match work.memory.probing {
-            true => self.pages.read_anew(work.position).await,
-            false => self.pages.read(work.position).await,
+            true => self.pages.read_anew(work.log.position).await,
+            false => self.pages.read(work.log.position).await,
         };
         let slice = match reading {
             Ok(slice) => slice,
@@ -357,7 +382,7 @@ impl ShardWorker {
                 return Err(error);
             }
         };
-        if slice.next() == work.position {
+        if slice.next() == work.log.position {
             self.health.moved(&self.name, Counts::default());
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
@@ -376,32 +401,32 @@ impl ShardWorker {
             entries = with_timeout(self.open(&entries)).await?;
         }
         if entries.is_empty() {
-            work.position = slice.next();
+            work.log.position = slice.next();
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Moved);
         }
         let all = entries.len();
         entries.truncate(batch(&entries, self.route.batch));
-        let is_free = |entry: &&Entry| work.lanes.is_empty() || !work.lanes.contains(&self.route.ordering.lane(entry));
+        let is_free = |entry: &&Entry| {
+            work.parked.lanes.is_empty() || !work.parked.lanes.contains(&self.route.ordering.lane(entry))
+        };
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
-        let Sent {
-            entries: sent,
-            receipts,
-            tx,
-        } = match work.memory.probing {
+        let sent = match work.memory.probing {
             true => self.probe(&mut entries, &send).await?,
             false => self.while_reading_ahead(slice, self.deliver(send)).await?,
         };
-        let judged = pair(&entries, &sent, receipts);
-        let mut settlement = self.judge().page(&judged, &work.lanes);
+        let plans = sent.plans(&entries);
+        let Sent { receipts, effects, .. } = sent;
+        let judged = pair(entries.iter().copied().zip(&plans), receipts);
+        let mut settlement = self.judge().page(&judged, &work.parked.lanes);
         if settlement.down.is_some() && self.may_look_further(work, slice, entries.len() < all).await? {
-            settlement = self.judge().past(&judged, &work.lanes);
+            settlement = self.judge().past(&judged, &work.parked.lanes);
         }
         if let Some(reason) = settlement.down {
-            if tx.is_none() {
+            if effects.is_none() {
                 self.settle_lazily(work, true).await?;
             }
-            drop(tx);
+            drop(effects);
             self.health.behind(&self.name, Some(&reason));
             self.is_unavailable(work, reason).await?;
             return Ok(Turn::Down);
@@ -416,9 +441,9 @@ impl ShardWorker {
             Some((last, _)) => slice.after(last.id),
             None => return Ok(Turn::Idle),
         };
-        match tx {
+        match effects {
             None if settlement.is_plain() => self.pass(work, position, settlement.counts()).await?,
-            tx => self.settle_page(work, tx, position, settlement).await?,
+            effects => self.settle_page(work, effects, position, settlement).await?,
         }
         Ok(Turn::Moved)
     }
@@ -440,13 +465,13 @@ impl ShardWorker {
             let mut lanes = Lanes::new();
             due.retain(|row| lanes.len() < PROBE_LANES && lanes.insert(self.route.ordering.lane(&row.entry)));
         }
-        work.tried += due.len();
+        work.parked.tried += due.len();
         if due.is_empty() && foreign.is_empty() {
-            work.next_due = work.next_due.max(Some(Instant::now() + LANE_WAIT)); // its lane is not in order yet
+            work.parked.next_due = work.parked.next_due.max(Some(Instant::now() + LANE_WAIT)); // its lane is not in order yet
             return Ok(Turn::Moved);
         }
         let send = due.iter().map(|row| &row.entry).collect();
-        let Sent { receipts, tx, .. } = self.deliver(send).await?;
+        let Sent { receipts, effects, .. } = self.deliver(send).await?;
         let outage = all_unavailable(&receipts);
         let heard = work.memory.hear(due.iter().map(|row| row.entry.id).zip(&receipts));
         let tried: Vec<Tried<'_>> = due.iter().zip(receipts).map(|one| heard.tried(one)).collect();
@@ -454,7 +479,7 @@ impl ShardWorker {
         work.memory.evidence.forget(&settlement.dead);
         settlement.unpark.extend(foreign.iter().map(Parked::identity));
         settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
-        self.settle_retried(work, tx, settlement).await?;
+        self.settle_retried(work, effects, settlement).await?;
         if let Some(reason) = outage {
             self.pause_retries(work, &heard, reason).await?;
         }
@@ -485,7 +510,7 @@ impl ShardWorker {
         let limit = DUE_MAX.min(self.route.batch as u64);
         let mut due = parked::due(&tx, &self.shard, self.route.ordering, limit).await?.rows;
         let foreign = self.foreign(&tx, &mut due).await?;
-        work.next_due = parked::due_in(&tx, &self.shard)
+        work.parked.next_due = parked::due_in(&tx, &self.shard)
             .await?
             .map(|wait| Instant::now() + wait);
         tx.commit().await?;
@@ -506,11 +531,7 @@ impl ShardWorker {
     }
 
     fn judge(&self) -> Judge<'_> {
-        Judge {
-            route: &self.route,
-            now: clock::now(),
-            roll: rand::random(),
-        }
+        Judge::now(&self.route)
     }
 }
 
@@ -528,7 +549,7 @@ fn batch(entries: &[&Entry], rows_max: usize) -> usize {
 impl Work {
     /// When a parked entry is to be tried again.
     fn retry_at(&self) -> Option<Instant> {
-        self.next_due.max(self.next_due.and(self.memory.retry_at))
+        self.parked.next_due.max(self.parked.next_due.and(self.memory.retry_at))
     }
 
     /// Whether a parked entry is to be tried again now.
@@ -538,7 +559,7 @@ impl Work {
 
     /// Whether there is something to retry that was unavailable.
     fn is_retry_paused(&self) -> bool {
-        self.next_due.is_some() && self.memory.retry_at.is_some()
+        self.parked.next_due.is_some() && self.memory.retry_at.is_some()
     }
 
     /// From where the cursor is to where it should be.
@@ -546,22 +567,26 @@ impl Work {
         Move {
             epoch: self.epoch,
             server: Arc::clone(&self.server),
-            from: self.settled,
+            from: self.log.settled,
             to,
             is_fed: self.stage.is_fed(),
         }
     }
 
     fn settled_to(&mut self, position: Position) {
-        self.position = position;
-        self.settled = position;
-        self.settled_at = Instant::now();
-        self.unsettled = 0;
+        self.log.position = position;
+        self.log.settled = position;
+        self.log.settled_at = Instant::now();
+        self.log.unsettled = 0;
     }
 
     /// When progress is to be written down.
     fn settle_at(&self) -> Instant {
-        let after = if self.unsettled > 0 { SOON_SETTLE } else { LAZY_SETTLE };
-        self.settled_at + after
+        let after = if self.log.unsettled > 0 {
+            SOON_SETTLE
+        } else {
+            LAZY_SETTLE
+        };
+        self.log.settled_at + after
     }
 }

@@ -25,7 +25,7 @@ pub(crate) async fn insert(tx: &Tx, shard: &Shard, dead: &[Parked]) -> Result<()
             .into_table(table::named(tx, Table::Failed))
             .columns(EVENT_COLUMNS.into_iter().chain(columns))
             .values_panic(
-                event_values(backend, &row.entry.event)?.into_iter().chain([
+                event_values(backend, &row.stored_event())?.into_iter().chain([
                     shard.route.as_str().into(),
                     number(shard).into(),
                     row.entry.id.into(),

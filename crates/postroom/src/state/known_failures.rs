@@ -38,9 +38,6 @@ pub(crate) async fn accounted_for(
     publishers: &[String],
     events: &[Uuid],
 ) -> Result<HashSet<Uuid>> {
-    if events.is_empty() {
-        return Ok(HashSet::new());
-    }
     let publishers: Vec<&str> = publishers.iter().map(String::as_str).collect();
     let is_its_own = Some(parked::is_replayed().not());
     let is_given_up = Some(Expr::col("state").ne("retried"));
@@ -59,6 +56,9 @@ async fn rows(
     events: &[Uuid],
     only: Option<Expr>,
 ) -> Result<HashSet<Uuid>> {
+    if events.is_empty() {
+        return Ok(HashSet::new());
+    }
     let backend = db.get_database_backend();
     let mut select = Query::select();
     select

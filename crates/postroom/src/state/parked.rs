@@ -6,6 +6,7 @@
 
 mod arrange;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::broker::Origin;
 use crate::error::{Error, Result};
-use crate::event::Key;
 use crate::event::entry::Entry;
+use crate::event::{Event, Key};
 use crate::policy::ordering::{Lane, Lanes, Ordering};
 use crate::state::cursor::{Shard, number};
 use crate::state::renumber;
@@ -84,33 +86,100 @@ pub struct Parked {
     /// When it failed first.
     #[serde(with = "time::serde::rfc3339::option")]
     pub failed_at: Option<OffsetDateTime>,
+    /// For a message of a broker: its place there.
+    #[serde(skip)]
+    pub came_from: Option<Origin>,
 }
 
 impl Parked {
+    /// An entry that was not tried yet.
+    pub(crate) fn untried(entry: Entry, state: Parking) -> Self {
+        Self {
+            entry,
+            state,
+            attempts: 0,
+            delay: Duration::ZERO,
+            error: None,
+            failed_at: None,
+            came_from: None,
+        }
+    }
+
+    /// The event as its row stores it: a header keeps where a message came from.
+    pub(crate) fn stored_event(&self) -> Cow<'_, Event> {
+        match &self.came_from {
+            Some(origin) => Cow::Owned(self.entry.event.clone().header(ORIGIN, origin.to_string())),
+            None => Cow::Borrowed(&self.entry.event),
+        }
+    }
+
     /// What its row is known by.
     pub(crate) fn identity(&self) -> (i64, Uuid) {
         (self.entry.id, self.entry.event.id)
     }
 }
 
-/// The origin of a dead letter that is retried.
-pub(crate) const DEAD: &str = "dead";
-/// The origin of what replays have parked begins so.
+/// The header that stores where a message came from.
+const ORIGIN: &str = "postroomorigin";
+/// The numbers of messages begin here. The numbers of the log are smaller.
+const MESSAGES: i64 = 1 << 52;
+
+/// The number under which a message is kept.
+pub(crate) fn number_of_message(count: i64) -> i64 {
+    MESSAGES + count
+}
+
+/// Takes the place of a message out of an event that was stored or received.
+pub(crate) fn take_origin(event: &mut Event) -> Option<Origin> {
+    event.headers.remove(ORIGIN)?.parse().ok()
+}
+
+/// Who has parked a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParkedBy {
+    /// The shard worker, with an entry of the log.
+    Log,
+    /// A consumer, with a message of a broker.
+    Broker,
+    /// An operator who retries a dead letter.
+    Retry,
+    /// The replay with this number.
+    Replay(i64),
+}
+
+/// The name of a replay's rows begins so; the replay's number follows.
 const REPLAY: &str = "replay";
 
-/// The origin of what a replay has parked.
-pub(crate) fn origin_of(replay_id: i64) -> String {
-    format!("{REPLAY}:{replay_id}")
+impl ParkedBy {
+    fn named(name: &str) -> Self {
+        let replay = name.strip_prefix(REPLAY).map(|rest| rest.trim_start_matches(':'));
+        match (name, replay) {
+            (_, Some(replay_id)) => Self::Replay(replay_id.parse().unwrap_or_default()),
+            ("dead", _) => Self::Retry,
+            ("broker", _) => Self::Broker,
+            _ => Self::Log,
+        }
+    }
+
+    /// Whether an operator asked for it.
+    fn is_requested(self) -> bool {
+        matches!(self, Self::Retry | Self::Replay(_))
+    }
+
+    /// Its name in the column `origin`.
+    fn name(self) -> String {
+        match self {
+            Self::Log => "log".to_owned(),
+            Self::Broker => "broker".to_owned(),
+            Self::Retry => "dead".to_owned(),
+            Self::Replay(replay_id) => format!("{REPLAY}:{replay_id}"),
+        }
+    }
 }
 
-/// Whether a row of this origin is there because an operator asked for it.
-fn is_request(origin: &str) -> bool {
-    origin == DEAD || origin.starts_with(REPLAY)
-}
-
-/// The same, for the database to find.
+/// The same for a statement. Such rows do not count against [`PARKED_MAX`].
 fn is_requested() -> Expr {
-    Expr::col("origin").eq(DEAD).or(is_replayed())
+    Expr::col("origin").eq(ParkedBy::Retry.name()).or(is_replayed())
 }
 
 /// Whether a replay has parked the row.
@@ -124,7 +193,7 @@ pub(crate) async fn remove_replayed(tx: &Tx, route: &str, replay_id: i64) -> Res
     delete
         .from_table(table::named(tx, Table::Parked))
         .and_where(Expr::col("route").eq(route))
-        .and_where(Expr::col("origin").eq(origin_of(replay_id)))
+        .and_where(Expr::col("origin").eq(ParkedBy::Replay(replay_id).name()))
         .and_where(Expr::col("attempts").eq(0));
     let removed = tx
         .execute(&delete)
@@ -134,7 +203,7 @@ pub(crate) async fn remove_replayed(tx: &Tx, route: &str, replay_id: i64) -> Res
 }
 
 /// Parks entries. One that is parked already keeps its row; one of another event with the same number makes room.
-pub(crate) async fn insert(tx: &Tx, shard: &Shard, origin: &str, parked: &[Parked]) -> Result<()> {
+pub(crate) async fn insert(tx: &Tx, shard: &Shard, by: ParkedBy, parked: &[Parked]) -> Result<()> {
     renumber::make_room(tx, &shard.route, parked).await?;
     let backend = tx.get_database_backend();
     let columns = [
@@ -161,7 +230,7 @@ pub(crate) async fn insert(tx: &Tx, shard: &Shard, origin: &str, parked: &[Parke
                 Parking::Wait | Parking::Held => Expr::cust("null"),
             };
             insert.values_panic(
-                event_values(backend, &row.entry.event)?.into_iter().chain([
+                event_values(backend, &row.stored_event())?.into_iter().chain([
                     shard.route.as_str().into(),
                     number(shard).into(),
                     row.entry.id.into(),
@@ -172,7 +241,7 @@ pub(crate) async fn insert(tx: &Tx, shard: &Shard, origin: &str, parked: &[Parke
                     row.error.clone().into(),
                     row.failed_at
                         .map_or_else(|| Expr::cust("null"), |at| Expr::val(stamp(backend, at))),
-                    origin.into(),
+                    by.name().into(),
                 ]),
             );
         }
@@ -288,7 +357,7 @@ const DUE_BYTES: usize = 1 << 20;
 
 /// Entries that are due, each followed by what waits behind it, in order; at most about `limit`, and about [`DUE_BYTES`].
 pub(crate) async fn due(tx: &Tx, shard: &Shard, ordering: Ordering, limit: u64) -> Result<Bounded<Parked>> {
-    // One worker goes by number; keys among each other go by who has waited longest.
+    // A strict route goes by number. Keys go by how long they have waited.
     let first = if ordering == Ordering::Strict { "id" } else { "next_at" };
     let is_due = Expr::col("state")
         .eq(Parking::Retry.name())
@@ -518,8 +587,10 @@ async fn read_rows(tx: &Tx, shard: &Shard, ids: &[i64]) -> Result<Bounded<Parked
 }
 
 fn read_row(backend: DbBackend, row: &QueryResult) -> Result<Parked> {
+    let mut entry = read_entry(row, backend, "id")?;
     Ok(Parked {
-        entry: read_entry(row, backend, "id")?,
+        came_from: take_origin(&mut entry.event),
+        entry,
         state: Parking::named(&row.try_get::<String>("", "state")?),
         attempts: u32::try_from(row.try_get::<i32>("", "attempts")?).unwrap_or(0),
         delay: Duration::ZERO,

@@ -3,15 +3,14 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::ORIGIN;
 use crate::broker::{Mark, Message, UNREADABLE};
 use crate::clock;
-use crate::destination::Receipt;
 use crate::event::entry::Entry;
 use crate::event::{Event, KEY_BYTES_MAX};
 use crate::policy::filter::Filter;
+use crate::relay::delivery::Plan;
 use crate::relay::judge::Settlement;
-use crate::state::parked::{Parked, Parking};
+use crate::state::parked::{self, Parked, Parking};
 use crate::store::table::storable;
 
 /// How much of an unreadable message is kept.
@@ -31,7 +30,7 @@ impl Item {
     pub(super) fn of((at, message): (usize, Message), filter: &Filter) -> Self {
         let (event, broken) = match message.event() {
             Ok(mut event) => {
-                event.headers.remove(ORIGIN); // ours to write
+                parked::take_origin(&mut event); // only the engine writes it
                 let is_for_us = filter.matches(&event.event_type);
                 (event, message.given_up.clone().filter(|_| is_for_us))
             }
@@ -48,38 +47,6 @@ impl Item {
 
 pub(super) fn marks(items: &[Item]) -> Vec<Mark> {
     items.iter().map(|item| item.message.mark.clone()).collect()
-}
-
-/// What is done with a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// The handler gets it.
-    Send,
-    /// It waits behind a parked entry of its lane.
-    Wait,
-    /// The handler does not want it, or the route has given it up before.
-    Pass,
-    /// It becomes a dead letter at once: it is no event, or its broker has given it up.
-    Reject(String),
-}
-
-/// Pairs entries with their receipts, up to the first one that was sent and has no answer yet.
-pub(super) fn pair<'a>(items: &'a [Item], plans: &[Plan], receipts: Vec<Receipt>) -> Vec<(&'a Entry, Option<Receipt>)> {
-    let mut answers = receipts.into_iter();
-    let mut judged = Vec::with_capacity(items.len());
-    for (item, plan) in items.iter().zip(plans) {
-        let receipt = match plan {
-            Plan::Reject(reason) => Some(Receipt::Rejected(reason.clone())),
-            Plan::Pass => Some(Receipt::Delivered),
-            Plan::Wait => None,
-            Plan::Send => match answers.next() {
-                Some(receipt) => Some(receipt),
-                None => break,
-            },
-        };
-        judged.push((&item.entry, receipt));
-    }
-    judged
 }
 
 /// Takes messages that no handler may get out of a settlement: those that are passed are not delivered and leave nothing; those that are

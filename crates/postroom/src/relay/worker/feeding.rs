@@ -61,7 +61,7 @@ impl Work {
     /// When to look what the broker has brought, if something is open.
     pub(super) fn look_at(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Fed { handled_to, look_at } if handled_to != self.position => Some(look_at),
+            Stage::Fed { handled_to, look_at } if handled_to != self.log.position => Some(look_at),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl ShardWorker {
         while self.change_feed(work).await? {}
         match (&work.stage, &self.feeding) {
             (Stage::Fed { handled_to, look_at }, Some(feeding))
-                if *handled_to != work.position && *look_at <= Instant::now() =>
+                if *handled_to != work.log.position && *look_at <= Instant::now() =>
             {
                 self.note_handled(work, feeding, *handled_to).await
             }
@@ -120,7 +120,7 @@ impl ShardWorker {
         let Stage::Log { again_to, joined_at } = work.stage else {
             return Ok(false);
         };
-        let is_reached = |place: Option<Position>| place.is_some_and(|place| work.position.has_reached(place));
+        let is_reached = |place: Option<Position>| place.is_some_and(|place| work.log.position.has_reached(place));
         match &self.feeding {
             _ if is_reached(again_to) => self.forget_before(work).await?,
             Some(feeding) if is_reached(joined_at) => self.hand_over(work, feeding).await?,
@@ -152,10 +152,10 @@ impl ShardWorker {
 
     /// Everything before the group joined has been read from the log: from here on the broker feeds the route.
     async fn hand_over(&self, work: &mut Work, feeding: &Feeding) -> Result<()> {
-        let (position, step) = (work.position, work.step(work.position));
+        let (position, step) = (work.log.position, work.step(work.log.position));
         with_timeout(async {
             let tx = table::begin_own(self.pages.outbox().db()).await?;
-            cursor::advance(&tx, &self.shard, &step, work.unsettled).await?;
+            cursor::advance(&tx, &self.shard, &step, work.log.unsettled).await?;
             feeding::hand_over(&tx, &self.shard, &feeding.mark, position).await?;
             commit(tx).await
         })

@@ -3,20 +3,21 @@
 use std::time::Instant;
 
 use super::{ShardWorker, Work};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::entry::Position;
 use crate::policy::ordering::{Lane, Ordering};
 use crate::relay::consumer;
 use crate::relay::health::Counts;
 use crate::relay::judge::Settlement;
-use crate::relay::settle::{Settled, settle};
+use crate::relay::settle::{Outcome, Progress, Settled};
 use crate::route::Source;
 use crate::state::cursor;
 use crate::state::outage::{self, Side};
-use crate::state::parked::{self, Parking};
+use crate::state::parked::Parking;
 use crate::store::outbox::with_timeout;
 use crate::store::table;
 use crate::store::tx::Tx;
+use crate::subscriber::effects::OpenEffects;
 
 impl ShardWorker {
     /// The destination answers nothing but `Unavailable`. The second time in a row that is taken for an outage and written down,
@@ -62,15 +63,15 @@ impl ShardWorker {
 
     /// Goes on behind entries that were all delivered, and writes that down when it is time.
     pub(super) async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
-        work.position = position;
-        work.unsettled += counts.delivered;
+        work.log.position = position;
+        work.log.unsettled += counts.delivered;
         self.health.moved(&self.name, counts);
         self.settle_lazily(work, false).await
     }
 
     /// Writes down what was passed, before something is written that may fail: it would come again as often as that does.
     pub(super) async fn settle_passed(&self, work: &mut Work) -> Result<()> {
-        if work.unsettled == 0 {
+        if work.log.unsettled == 0 {
             return Ok(()); // also whenever a subscriber's transaction is open
         }
         self.settle_lazily(work, true).await
@@ -79,7 +80,7 @@ impl ShardWorker {
     pub(super) async fn settle_page(
         &self,
         work: &mut Work,
-        tx: Option<Tx>,
+        effects: Option<OpenEffects>,
         position: Position,
         settlement: Settlement,
     ) -> Result<()> {
@@ -94,88 +95,96 @@ impl ShardWorker {
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
         let (step, ordering) = (work.step(position), self.route.ordering);
-        let settled = with_timeout(async {
-            let tx = self.begun(tx).await?;
-            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
-            commit(tx).await?;
-            Ok(settled)
-        })
-        .await?;
+        let progress = Progress::Cursor {
+            step: &step,
+            is_fed: self.feeding.is_some(),
+        };
+        let settled = self.settle(effects, ordering, progress, settlement).await?;
         work.settled_to(position);
-        work.is_arranged &= !settled.is_changed;
-        work.failed += parked;
+        work.parked.is_arranged &= !settled.is_changed;
+        work.parked.failed += parked;
         if self.route.ordering != Ordering::None {
-            work.lanes.extend(blocked);
+            work.parked.lanes.extend(blocked);
         }
         if let Some(delay) = soonest {
             let due = Instant::now() + delay;
-            work.next_due = Some(work.next_due.map_or(due, |known| known.min(due)));
+            work.parked.next_due = Some(work.parked.next_due.map_or(due, |known| known.min(due)));
         }
         self.health.moved(&self.name, counts);
         Ok(())
     }
 
-    pub(super) async fn settle_retried(&self, work: &mut Work, tx: Option<Tx>, settlement: Settlement) -> Result<()> {
+    pub(super) async fn settle_retried(
+        &self,
+        work: &mut Work,
+        effects: Option<OpenEffects>,
+        settlement: Settlement,
+    ) -> Result<()> {
         self.settle_passed(work).await?;
         let (gone, counts) = (settlement.unpark.len() as u64, settlement.counts());
         let counts = Counts {
             retried: counts.delivered + counts.failed,
             ..counts
         };
-        let (step, ordering) = (work.step(work.position), self.route.ordering);
-        let Settled {
-            freed,
-            dead,
-            is_changed,
-        } = with_timeout(async {
-            let tx = self.begun(tx).await?;
-            let settled = settle(&tx, &self.shard, (&step, ordering), self.feeding.is_some(), settlement).await?;
-            work.next_due = parked::due_in(&tx, &self.shard)
-                .await?
-                .map(|wait| Instant::now() + wait);
-            if ordering == Ordering::Strict {
-                work.lanes = parked::lanes(&tx, &self.shard, ordering).await?;
-            }
-            commit(tx).await?;
-            Ok(settled)
-        })
-        .await?;
-        work.settled_to(work.position);
-        work.failed = work.failed.saturating_sub(gone);
-        work.is_arranged &= !is_changed;
-        for key in freed {
-            work.lanes.remove(&Lane::Key(key));
+        let (step, ordering) = (work.step(work.log.position), self.route.ordering);
+        let progress = Progress::Parked {
+            step: &step,
+            is_fed: self.feeding.is_some(),
+        };
+        let settled = self.settle(effects, ordering, progress, settlement).await?;
+        work.settled_to(work.log.position);
+        work.parked.next_due = settled.next_due.map(|wait| Instant::now() + wait);
+        work.parked.failed = work.parked.failed.saturating_sub(gone);
+        work.parked.is_arranged &= !settled.is_changed;
+        if let Some(lanes) = settled.lanes {
+            work.parked.lanes = lanes;
+        }
+        for key in settled.freed {
+            work.parked.lanes.remove(&Lane::Key(key));
         }
         match gone {
             0 => self.health.tried(&self.name, counts),
             _ => self.health.moved(&self.name, counts),
         }
         if let Source::Broker { broker, .. } = &self.route.from {
-            consumer::bury(&**broker, &consumer::letters(&self.route.name, &dead)).await;
+            consumer::bury(&**broker, &consumer::letters(&self.route.name, &settled.dead)).await;
         }
         Ok(())
     }
 
-    /// The transaction that holds effects, or a new one.
-    pub(super) async fn begun(&self, tx: Option<Tx>) -> Result<Tx> {
-        match tx {
-            Some(tx) => Ok(tx),
-            None => table::begin_own(self.pages.outbox().db()).await,
+    /// Settles in the transaction that holds effects, or in a new one.
+    async fn settle(
+        &self,
+        effects: Option<OpenEffects>,
+        ordering: Ordering,
+        progress: Progress<'_>,
+        settlement: Settlement,
+    ) -> Result<Settled> {
+        let effects = match effects {
+            Some(effects) => effects,
+            None => with_timeout(OpenEffects::none(self.pages.outbox().db())).await?,
+        };
+        match effects.settle((&self.shard, ordering), progress, settlement).await? {
+            Outcome::Settled(settled) => Ok(settled),
+            Outcome::GivenUp(events) => {
+                let says = format!("settle entries that others have given up: {events:?}");
+                Err(Error::new(ErrorKind::Conflict, says))
+            }
         }
     }
 
     /// Writes down progress that nothing else was to be written with, if that is due or it `must` be.
     pub(super) async fn settle_lazily(&self, work: &mut Work, must: bool) -> Result<()> {
-        if work.position == work.settled || !must && Instant::now() < work.settle_at() {
+        if work.log.position == work.log.settled || !must && Instant::now() < work.settle_at() {
             return Ok(());
         }
         with_timeout(async {
             let tx = table::begin_own(self.pages.outbox().db()).await?;
-            cursor::advance(&tx, &self.shard, &work.step(work.position), work.unsettled).await?;
+            cursor::advance(&tx, &self.shard, &work.step(work.log.position), work.log.unsettled).await?;
             commit(tx).await
         })
         .await?;
-        work.settled_to(work.position);
+        work.settled_to(work.log.position);
         Ok(())
     }
 }

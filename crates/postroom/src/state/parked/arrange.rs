@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, QueryResult};
 
-use super::{DUE_MAX, Parking, ROWS_MAX, among, is_request, of, one_of, read_key};
+use super::{DUE_MAX, ParkedBy, Parking, ROWS_MAX, among, of, one_of, read_key};
 use crate::error::{Error, Result};
 use crate::event::Key;
 use crate::policy::ordering::{Lane, Lanes, Ordering};
@@ -99,7 +99,7 @@ fn read_place(row: &QueryResult) -> Result<Place> {
         id: row.try_get("", "id")?,
         key: read_key(row)?,
         state: Parking::named(&row.try_get::<String>("", "state")?),
-        is_requested: is_request(&row.try_get::<String>("", "origin")?),
+        is_requested: ParkedBy::named(&row.try_get::<String>("", "origin")?).is_requested(),
     })
 }
 
