@@ -19,9 +19,9 @@ use crate::store::table::{self, Table, read_time, storable};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
-    /// Somebody reads it when they look.
+    /// For reading at the next opportunity.
     Slack,
-    /// Somebody gets up.
+    /// Urgent: it wakes the person on call.
     PagerDuty,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What has happened to an alert.
+/// A change of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Its rule fires.
@@ -43,22 +43,22 @@ pub enum Turn {
     Ended,
 }
 
-/// What somebody is told.
+/// The text of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The rule: what tells one alert from another.
     pub rule: String,
-    /// What has happened.
+    /// The change.
     pub turn: Turn,
     /// When it began.
     pub since: OffsetDateTime,
-    /// What is the matter, with the number and the limit.
+    /// The finding, with the number and the limit.
     pub says: String,
-    /// What to do next.
+    /// The next step for the operator.
     pub next: String,
 }
 
-/// What became of a notice.
+/// The result of sending a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It was taken.
@@ -74,7 +74,7 @@ pub enum Reply {
     Refused(String),
 }
 
-/// Who brings notices to people.
+/// Sends notices to people.
 ///
 /// # Contract
 /// 1. [`Reply::Taken`] means that the other side has it. Any other answer leaves open whether it has.
@@ -91,7 +91,7 @@ pub trait Messenger: fmt::Debug + Send + Sync {
 pub struct Alert {
     /// Its rule.
     pub rule: String,
-    /// What has happened last.
+    /// The last change.
     pub turn: Turn,
     /// When it began.
     pub since: OffsetDateTime,

@@ -22,9 +22,9 @@ pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
 /// A broker: Kafka, RabbitMQ, Redis Streams.
 ///
 /// # Contract
-/// 1. What a publisher delivers to a topic is received, at least once, by every group that joined it, in order per
+/// 1. A message that a publisher delivers to a topic is received, at least once, by every group that joined it, in order per
 ///    aggregate id.
-/// 2. A subscription hands out each message to one member of its group at a time. What is not acknowledged before the member
+/// 2. A subscription hands out each message to one member of its group at a time. A message that is not acknowledged before the member
 ///    leaves or dies comes again, it and what follows on its key in order; what is acknowledged does not.
 /// 3. Connections are made again by themselves; a call ends in time with an error while the broker is away.
 #[async_trait]
@@ -60,9 +60,9 @@ pub trait Broker: fmt::Debug + Send + Sync {
 /// A setting that can cost messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Risk {
-    /// What is set, and what can happen.
+    /// The setting, and its consequence.
     pub says: String,
-    /// What to do.
+    /// The correction.
     pub next: String,
 }
 
@@ -102,10 +102,10 @@ pub enum Mark {
     },
 }
 
-/// What came from a broker.
+/// A message of a broker.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// What to acknowledge.
+    /// Names the message in an acknowledgement.
     pub mark: Mark,
     /// Where it came from.
     pub origin: Origin,

@@ -30,11 +30,11 @@ pub trait Destination: fmt::Debug + Send + Sync {
 pub struct Batch<'a> {
     /// In order.
     pub entries: &'a [&'a Entry],
-    /// What must not overtake what.
+    /// Which entries must not overtake which.
     pub ordering: Ordering,
 }
 
-/// What a destination answered for one entry.
+/// The answer of a destination to one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Receipt {
     /// It is there, durably.

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Any error. A handler may fail with whatever its own code fails with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What a caller can branch on.
+/// The class of an error, for callers that handle classes differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The input breaks a documented limit or rule; the same call will fail again.
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Deposed,
     /// Something with this identity already exists.
     Conflict,
-    /// What was named does not exist.
+    /// The named object does not exist.
     NotFound,
     /// The adapter cannot do this.
     Unsupported,
@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// What failed, while doing what, and why.
+/// An error: the operation that failed, and its cause.
 pub struct Error {
     kind: ErrorKind,
     doing: String,
@@ -66,12 +66,12 @@ impl Error {
         Self::caused(db_kind(&source), doing, source)
     }
 
-    /// What was being done or what is wrong, without the cause: nothing of a driver's text.
+    /// The operation or the fault, without the cause: no text of a driver.
     pub fn doing(&self) -> &str {
         &self.doing
     }
 
-    /// What a caller can branch on.
+    /// The class of an error, for callers that handle classes differently.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -92,7 +92,7 @@ impl Error {
         line
     }
 
-    /// What a handler failed with. Its kind is that of the first error in its chain that has one.
+    /// The error of a handler. Its kind is that of the first error in its chain that has one.
     pub(crate) fn of_handler(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => *own,

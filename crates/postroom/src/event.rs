@@ -68,7 +68,7 @@ pub type Headers = BTreeMap<String, String>;
 pub struct Event {
     /// Unique for ever; `UUIDv7` unless the producer brings its own.
     pub id: Uuid,
-    /// What happened, for example `shop.order.placed.v1`.
+    /// The event type, for example `shop.order.placed.v1`.
     #[serde(rename = "type")]
     pub event_type: String,
     /// Which service says so.

@@ -171,7 +171,7 @@ pub(crate) struct JobRunner {
     pub(crate) pulse: watch::Receiver<Pulse>,
     /// A scheduled event is due.
     pub(crate) due: watch::Receiver<()>,
-    /// What operators had changed when the job last ran.
+    /// The number of operators' changes when the job last ran.
     pub(crate) signal: i64,
 }
 
@@ -338,7 +338,7 @@ pub struct JobStatus {
     pub last_at: Option<OffsetDateTime>,
     /// How long that took.
     pub last_ms: Option<i64>,
-    /// What went wrong then.
+    /// The error of the last run.
     pub last_error: Option<String>,
 }
 

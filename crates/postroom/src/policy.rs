@@ -6,7 +6,7 @@ pub(crate) mod retry;
 
 use serde::{Deserialize, Serialize};
 
-/// What a dead letter does to its key.
+/// The effect of a dead letter on its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dead {

@@ -366,7 +366,7 @@ impl Relay {
     }
 }
 
-/// What the workers and consumers of a relay share.
+/// The parts that the workers and consumers of a relay share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// With connections of the relay's own.

@@ -27,11 +27,11 @@ pub struct Route {
     pub filter: Filter,
     /// Where to.
     pub to: To,
-    /// What must not overtake what.
+    /// Which entries must not overtake which.
     pub ordering: Ordering,
-    /// What happens to refused entries.
+    /// The retries of refused entries.
     pub retry: Retry,
-    /// What a dead letter does to its key.
+    /// The effect of a dead letter on its key.
     pub dead: Dead,
     /// Where a new route begins.
     pub start: Start,

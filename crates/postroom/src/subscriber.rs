@@ -60,7 +60,7 @@ pub enum Idempotency {
     Natural,
 }
 
-/// What handles the events.
+/// The handler.
 #[derive(Debug)]
 pub enum Handling {
     /// One at a time.
@@ -82,9 +82,9 @@ pub struct Subscriber {
     pub upcasters: Vec<Upcaster>,
     /// How repeats are kept from having an effect.
     pub idempotency: Idempotency,
-    /// What happens to events it fails on.
+    /// The retries of events on which it fails.
     pub retry: Retry,
-    /// What a dead letter does to its key.
+    /// The effect of a dead letter on its key.
     pub dead: Dead,
     /// Which events wait when an event fails.
     pub ordering: Ordering,
@@ -99,7 +99,7 @@ pub struct Subscriber {
     pub timeout: Duration,
     /// Into how many parts its keys are cut, to be worked side by side.
     pub shards: u32,
-    /// What handles its events.
+    /// The handler of its events.
     pub handling: Handling,
 }
 
@@ -169,14 +169,14 @@ impl Subscriber {
         self
     }
 
-    /// What happens to events that it fails on.
+    /// Sets the retries of events on which it fails.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// What a dead letter does to its key.
+    /// The effect of a dead letter on its key.
     #[must_use]
     pub fn dead(mut self, dead: Dead) -> Self {
         self.dead = dead;
@@ -354,7 +354,7 @@ impl Subscriber {
         if let Some(first) = events.first() {
             let span = trace::span(Step::Handle, &self.group, first);
             let call = Cause::of(first).scope(handler.handle(tx, &events)).instrument(span);
-            // Nobody knows which of them failed: halve until one stands alone.
+            // It is not known which of them failed: halve until one is alone.
             self.guard(call).await.map_err(|error| Failure {
                 at: entries.len() / 2,
                 error,
@@ -433,7 +433,7 @@ impl Failure {
     }
 }
 
-/// What an error of a handler is to the relay.
+/// The receipt for an error of a handler.
 pub(crate) fn refusal(error: &Error) -> Receipt {
     match error.kind() {
         ErrorKind::Invalid => Receipt::Rejected(error.report()),

@@ -1,4 +1,4 @@
-//! What an encrypted connection needs beside an address. Adapters hand it to their drivers; reading files is the caller's part.
+//! Certificates for encrypted connections. Adapters pass them to their drivers; the caller reads the files.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Tls {
     /// The certificates of who vouches for the server; the system's own list, if none are given.
     pub authority: Option<String>,
-    /// Who we are, if the server asks.
+    /// The client certificate, for servers that ask for one.
     pub identity: Option<Identity>,
 }
 

@@ -1,4 +1,4 @@
-//! What an event was caused by: the event being handled, and the trace that is running.
+//! The cause of an event: the event that is being handled, and the current trace.
 
 use opentelemetry::trace::TraceContextExt;
 use tracing_opentelemetry::OpenTelemetrySpanExt;

@@ -15,7 +15,7 @@ pub struct Entry {
     /// Its number in reading order within a key; `id` is the event's where both are shown.
     #[serde(rename = "entry_id")]
     pub id: i64,
-    /// What was emitted.
+    /// The emitted event.
     #[serde(flatten)]
     pub event: Event,
     /// When its row was written, by the database's clock.

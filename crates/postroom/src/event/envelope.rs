@@ -25,7 +25,7 @@ pub const CLOUDEVENTS_JSON: &str = "application/cloudevents+json";
 /// The media type of many events in one message.
 pub const CLOUDEVENTS_BATCH_JSON: &str = "application/cloudevents-batch+json";
 
-/// Who says so, when the event does not: the attribute may not be empty.
+/// The source of events that name none: the attribute must not be empty.
 const SOURCE: &str = "postroom";
 /// The attribute that holds, as JSON, those headers whose names CloudEvents does not allow.
 const HEADERS: &str = "headers";
@@ -80,7 +80,7 @@ pub fn attributes(entry: &Entry) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
     plain.chain(ours).chain(odd)
 }
 
-/// Who says so, as it stands in the envelope.
+/// The source, as the envelope has it.
 pub(crate) fn source_of(event: &Event) -> &str {
     if event.source.is_empty() { SOURCE } else { &event.source }
 }
@@ -192,7 +192,7 @@ impl Envelope {
     }
 
     /// Whether one of us has emitted it: then its id is unique whatever the source. Others may have taken `sequence` away, or
-    /// written their own, when they passed it on. What came from others keeps its id, and says so.
+    /// written their own, when they passed it on. A foreign event keeps its id, in an attribute of its own.
     fn is_ours(&self) -> bool {
         let get = |name: &str| self.attributes.get(name);
         let is_kept = get(FOREIGN_ID).is_some() && get(FOREIGN_ID) == get("id");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::Result;
 use crate::event::Headers;
 
-/// The payload as it was stored. What is no JSON goes as a JSON string to its receiver, who can refuse it.
+/// The payload as it was stored. Text that is not JSON becomes a JSON string; the receiver can refuse it.
 pub fn payload(text: &str) -> Result<Box<RawValue>> {
     match serde_json::from_str::<&RawValue>(text) {
         Ok(payload) => Ok(payload.to_owned()),

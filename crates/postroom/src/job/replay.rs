@@ -201,7 +201,7 @@ async fn step(db: &DatabaseConnection, replay: &Running) -> Result<()> {
     Ok(())
 }
 
-/// What a step has found, and how far it has looked.
+/// The entries that a step has found, and how far it has looked.
 struct Found {
     ids: Vec<i64>,
     next_id: i64,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::Key;
 use crate::event::entry::Entry;
 
-/// What must not overtake what.
+/// Which entries must not overtake which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {

@@ -1,4 +1,4 @@
-//! What becomes of an entry that was refused: tried again after a while, or given up.
+//! The retry policy: when a refused entry is tried again, and when it is given up.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A consumer: feeds a subscriber from a broker. What fails is kept in the store and retried from there by the route's worker,
-//! in order by key, so that the topic moves on; what is handled, parked or given up is acknowledged after the commit.
+//! A consumer: feeds a subscriber from a broker. It parks failed messages in the store, where the route's worker retries them in
+//! order by key, so that the topic moves on. It acknowledges messages after the commit.
 
 mod item;
 
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// So long a member waits for the route to be fed by its broker before it leaves what it would get to others.
 const FED_SOON: Duration = Duration::from_secs(10);
 
-/// What a consumer works with.
+/// A member of a broker's group.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     route: Arc<Route>,
@@ -64,11 +64,11 @@ pub(crate) struct Consumer {
     feeding: Arc<Feeding>,
     /// How many messages are taken at once: as many as fit into memory by the size of the last ones.
     take: usize,
-    /// What the route stood at when the group was last seen open.
+    /// The route's number when the group was last seen open.
     open_since: Option<i64>,
 }
 
-/// What a consumer may do.
+/// Whether a consumer may take messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -243,9 +243,8 @@ impl Consumer {
         soon.unwrap_or(Ok(false))
     }
 
-    /// Waits while the group is paused or has too much parked; `false` when it is time to stop, or the broker does not feed the
-    /// route any more. Whoever pauses, parks or changes the feed
-    /// changes the route's number, so that only then there is something to ask.
+    /// Waits while the group is paused or has too much parked. `false` when it is time to stop, or when the broker does not feed the
+    /// route any more. Each such change also changes the route's number: without a new number there is nothing to ask.
     async fn is_open(&mut self, stop: &CancellationToken) -> Result<bool> {
         while !stop.is_cancelled() {
             let version = Some(self.changes.borrow_and_update().version(&self.route.name));

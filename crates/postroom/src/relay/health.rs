@@ -72,7 +72,7 @@ impl Failure {
     }
 }
 
-/// What keeps a process from being ready. Causes come before their consequences.
+/// A reason why a process is not ready. Causes come before their consequences.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
     /// The store fails.
@@ -103,7 +103,7 @@ pub enum Trouble {
     },
 }
 
-/// Who moves entries: the worker of a route's shard, or the consumer of a group.
+/// Names a part that moves entries: the worker of a route's shard, or the consumer of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker {
     /// The route, or the group.
@@ -114,7 +114,7 @@ pub struct Worker {
     pub is_consumer: bool,
 }
 
-/// What a worker has done since the start of the process.
+/// Counts of a worker since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Entries that reached their destination.
@@ -129,16 +129,16 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// What metrics show of a worker.
+/// The metrics of a worker.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Who.
+    /// Its name.
     pub worker: Worker,
     /// Whether this process works it now: it holds the lease, or is a member of the group.
     pub is_working: bool,
     /// Whether the destination, or the broker that feeds it, cannot be reached.
     pub is_down: bool,
-    /// What it has done.
+    /// Its counts.
     pub counts: Counts,
 }
 
@@ -209,7 +209,7 @@ impl Health {
             .collect()
     }
 
-    /// Everybody, also those that only stand by.
+    /// All workers, also those that only stand by.
     pub fn readings(&self) -> Vec<Reading> {
         let workers = self.workers();
         workers
@@ -228,7 +228,7 @@ impl Health {
         self.store().answered_at.map(|at| at.elapsed())
     }
 
-    /// What keeps this process from being ready, causes first: the store fails or is silent, leases have lapsed, entries wait
+    /// The reasons why this process is not ready, causes first: the store fails or is silent, leases have lapsed, entries wait
     /// although their destination is up.
     pub fn troubles(&self) -> Vec<Trouble> {
         let (mut failures, mut troubles) = (Vec::new(), Vec::new());
@@ -328,7 +328,7 @@ impl Health {
         });
     }
 
-    /// It works no longer, here. What it has done stays counted.
+    /// It works no longer in this process. Its counts stay.
     pub(crate) fn left(&self, worker: &Worker) {
         self.change(worker, |state| {
             *state = WorkerState {

@@ -18,7 +18,7 @@ use crate::route::Route;
 use crate::state::parked::{Parked, Parking};
 use crate::store::table::storable;
 
-/// What one delivery changes, to be written in one transaction.
+/// The changes of one delivery, written in one transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settlement {
     /// How many entries were taken off the front of what was judged.
@@ -47,7 +47,7 @@ impl Settlement {
         self.park.is_empty() && self.change.is_empty() && self.unpark.is_empty() && self.dead.is_empty()
     }
 
-    /// What it is for those who count.
+    /// Its counts, for health and metrics.
     pub(crate) fn counts(&self) -> Counts {
         let is_failure = |row: &&Parked| row.state == Parking::Retry && row.error.is_some();
         let failed = self.park.iter().chain(&self.change).filter(is_failure).count() + self.dead.len();
@@ -91,7 +91,7 @@ pub(crate) enum Blame {
     Entry,
 }
 
-/// What becomes of one refused entry.
+/// The fate of one refused entry.
 enum Fate {
     Retry(Parked),
     Dead(Parked),

@@ -52,7 +52,7 @@ impl LeaseKeeper {
             .subscribe()
     }
 
-    /// Keeps leases until `stop`. Whoever calls it ends the workers first and then calls [`LeaseKeeper::release`].
+    /// Keeps leases until `stop`. The caller ends the workers first and then calls [`LeaseKeeper::release`].
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let round = self.round_in_time().await;

@@ -81,7 +81,7 @@ impl PageCache {
         &self.outbox
     }
 
-    /// What comes after a position: from memory if somebody read it lately, else from the store, once for all who ask.
+    /// The entries after a position: from memory if a worker read them lately, else from the store, once for all workers.
     pub(crate) async fn read(&self, after: Position) -> Result<Slice> {
         if let Some(slice) = self.inside_kept(after) {
             return Ok(slice);
@@ -102,11 +102,11 @@ impl PageCache {
             if is_mine {
                 return Ok(slice);
             }
-            // Somebody else asked before the news that woke us: ask again.
+            // Another worker asked before the news that woke this one: ask again.
         }
     }
 
-    /// What comes after a position as the store has it now: a page that is cached may have nothing but an entry that is unavailable.
+    /// The entries after a position as the store has them now: a cached page may hold only an entry that is unavailable.
     pub(crate) async fn read_anew(&self, after: Position) -> Result<Slice> {
         Ok(Held::read(&*self.outbox, after).await?.from(0))
     }

@@ -43,7 +43,7 @@ const LAZY_SETTLE: Duration = Duration::from_secs(1);
 /// And over entries that a destination has: so much of them it gets again after a crash.
 const SOON_SETTLE: Duration = Duration::from_millis(50);
 
-/// What a worker works with, and how it hears of news.
+/// The worker of one shard, with the channels that wake it.
 #[derive(Debug)]
 pub(crate) struct ShardWorker {
     pub(crate) name: Worker,
@@ -79,7 +79,7 @@ struct Work {
     seen: Seen,
     /// Why the destination is down, as the store has it.
     down: Option<String>,
-    /// Who feeds the route now.
+    /// The current feed of the route.
     stage: Stage,
     memory: Memory,
 }
@@ -95,7 +95,7 @@ struct LogProgress {
     unsettled: u64,
 }
 
-/// What the worker knows of the shard's parked rows.
+/// The worker's knowledge of the shard's parked rows.
 #[derive(Debug)]
 struct ParkedRows {
     /// Lanes that stand still.
@@ -121,7 +121,7 @@ struct Seen {
     reload_at: Instant,
 }
 
-/// What a worker remembers while it holds its lease, also when it reads its state again.
+/// The memory of a worker while it holds its lease. It survives a reload of the state.
 #[derive(Debug, Default)]
 struct Memory {
     /// The log's head when the last turn began.
@@ -186,7 +186,7 @@ impl ShardWorker {
                 Some(work) => self.turn(work).await,
             };
             match turn {
-                // What has moved while the destination is down has not reached it.
+                // Entries that moved while the destination is down have not reached it.
                 Ok(Turn::Moved) if work.as_ref().is_some_and(|work| work.memory.probing) => {}
                 Ok(Turn::Moved) => backoff.reset(),
                 Ok(Turn::Idle) => {
@@ -234,7 +234,7 @@ impl ShardWorker {
         }
     }
 
-    /// What the route stands at.
+    /// The route's number: it grows with each change.
     fn version(&self) -> i64 {
         self.changes.borrow().version(&self.shard.route)
     }

@@ -32,7 +32,7 @@ pub(crate) struct Lease {
     pub(crate) deadline: Instant,
 }
 
-/// What a shard's row says.
+/// The row of a shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     pub(crate) position: Position,
@@ -242,7 +242,7 @@ fn read_shard(row: &QueryResult) -> Result<Shard> {
     })
 }
 
-/// Who holds what: every shard with its owner, and whether its lease can be taken.
+/// Every shard with its owner, and whether its lease can be taken.
 pub(crate) async fn holders(tx: &Tx) -> Result<Vec<Holder>> {
     let backend = tx.get_database_backend();
     let is_free = Expr::case(
@@ -515,7 +515,7 @@ impl Changes {
         Ok(Self { routes, beyond })
     }
 
-    /// What was read later. Routes are read after the signal, and may have been changed in between: that is seen with the next one.
+    /// The later reading of the two. Routes are read after the signal, and may have been changed in between: that is seen with the next one.
     #[must_use]
     pub(crate) fn then(&self, later: Self) -> Self {
         let beyond = Ord::max(self.beyond, later.beyond);

@@ -67,7 +67,7 @@ impl Feeding {
     }
 }
 
-/// What a cursor's row says about its feed.
+/// The feed of a route, as the cursor's row has it.
 #[derive(Debug)]
 pub(crate) struct Fed {
     /// The mark of the broker that feeds the route; `None` while it reads the log.
@@ -214,7 +214,7 @@ pub(crate) async fn hand_over(tx: &Tx, shard: &Shard, mark: &str, position: Posi
 }
 
 /// Lets a route read the log again, from the first entry that its broker may not have brought; `head` is the end of the log now.
-/// What the route has parked comes before that. The caller has locked the row under its lease.
+/// Parked rows of the route come before that. The caller has locked the row under its lease.
 pub(crate) async fn set_back(tx: &Tx, shard: &Shard, from: Position, head: Position) -> Result<()> {
     let mut update = changing(tx, shard);
     update
@@ -255,7 +255,7 @@ async fn next_range(tx: &Tx, route: &str) -> Result<i64> {
     Ok(next)
 }
 
-/// Who writes how far a route is handled: a lease, and the server that the log was read from.
+/// The writer of `handled_to`: its lease, and the server that it read the log from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder<'a> {
     pub(crate) epoch: i64,

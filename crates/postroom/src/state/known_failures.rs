@@ -1,4 +1,4 @@
-//! What a route keeps already: a broker may bring a message again after its failure was written down.
+//! Failures that a route keeps already: a broker may bring a message again after its failure was written.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What a route cannot reach, written down so that whoever looks at the store sees why nothing moves.
+//! Outages: why a route cannot reach its destination or its broker. Operators read the reason in the store.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub(crate) async fn clear(tx: &Tx, shard: &Shard, side: Side) -> Result<()> {
     Ok(())
 }
 
-/// What stands written for this end.
+/// The recorded outage of this side.
 pub(crate) async fn read(tx: &Tx, shard: &Shard, side: Side) -> Result<Option<String>> {
     let mut select = Query::select();
     select

@@ -33,7 +33,7 @@ pub(crate) use arrange::{arrange, arrange_all};
 /// Rows in one statement.
 const ROWS_MAX: usize = 300;
 /// A shard that has parked this many entries reads no further until some are gone: memory and tables stay bounded when a
-/// destination refuses everything. What operators retry or replay does not count.
+/// destination refuses everything. Rows that operators retry or replay do not count.
 pub(crate) const PARKED_MAX: u64 = 10_000;
 /// Rows that are made due at once, when a shard is put into order.
 pub(crate) const DUE_MAX: usize = 2_000;
@@ -71,7 +71,7 @@ impl Parking {
 /// An entry that waits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parked {
-    /// What waits.
+    /// The entry.
     #[serde(flatten)]
     pub entry: Entry,
     /// Why.
@@ -81,7 +81,7 @@ pub struct Parked {
     /// For [`Parking::Retry`]: how long from now until it is due.
     #[serde(skip)]
     pub delay: Duration,
-    /// What the last attempt said.
+    /// The error of the last attempt.
     pub error: Option<String>,
     /// When it failed first.
     #[serde(with = "time::serde::rfc3339::option")]
@@ -113,7 +113,7 @@ impl Parked {
         }
     }
 
-    /// What its row is known by.
+    /// The identity of its row.
     pub(crate) fn identity(&self) -> (i64, Uuid) {
         (self.entry.id, self.entry.event.id)
     }
@@ -134,7 +134,7 @@ pub(crate) fn take_origin(event: &mut Event) -> Option<Origin> {
     event.headers.remove(ORIGIN)?.parse().ok()
 }
 
-/// Who has parked a row.
+/// The reason why a row was parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParkedBy {
     /// The shard worker, with an entry of the log.

@@ -51,7 +51,7 @@ pub(crate) async fn give_way(tx: &Tx, route: &str, rows: &mut [Parked]) -> Resul
     Ok(())
 }
 
-/// Who has the numbers of these entries.
+/// The events that have the numbers of these entries.
 async fn holders(tx: &Tx, table: Table, route: &str, rows: &[Parked]) -> Result<Vec<(i64, Uuid)>> {
     let mut select = Query::select();
     select

@@ -19,7 +19,7 @@ use crate::store::tx::Tx;
 pub struct Migration {
     /// Its place in the order, starting at 1.
     pub number: i32,
-    /// What it does, as in the file's name.
+    /// Its description, as in the file's name.
     pub name: &'static str,
     /// SQL that applies it.
     #[serde(skip)]
@@ -104,7 +104,7 @@ async fn down_one(tx: &Tx, owner: &str, all: &[Migration]) -> Result<Option<Migr
     Ok(Some(*newest))
 }
 
-/// What of `owner`'s migrations is not applied yet. Writes nothing: a user that may only read can ask.
+/// The migrations of `owner` that are not applied yet. Writes nothing: a read-only user can call it.
 pub async fn pending(db: &DatabaseConnection, owner: &str, all: &[Migration]) -> Result<Vec<Migration>> {
     let known = match has_record_table(db).await? {
         true => recorded(db, owner).await?,

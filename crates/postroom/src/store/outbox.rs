@@ -1,8 +1,8 @@
 //! The port to a store: how committed events become entries that can be read in a correct order.
 //!
 //! Appending is not here: it runs in the caller's own transaction (`crate::emit`, or `append` of a store crate).
-//! What is only tables (leases, parked entries, dead letters, inbox) is not here either: it is the same
-//! code on every database.
+//! Leases, parked entries, dead letters and the inbox are not here either: they are tables, with the same code on every
+//! database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub trait Outbox: fmt::Debug + Send + Sync {
     async fn prune(&self, prune: &Prune) -> Result<u64>;
 }
 
-/// What only the database itself can tell about how the outbox is doing.
+/// Facts about the outbox that only the database knows.
 #[async_trait]
 pub trait Inspect: Outbox {
     /// Roughly how many committed entries stand ahead of `after`, also those that no pulse has made readable yet.
@@ -70,7 +70,7 @@ pub trait Inspect: Outbox {
         Ok(Vec::new())
     }
 
-    /// What this database user may not see, and the privilege that would show it.
+    /// Facts that this database user may not see, and the privilege that it needs.
     async fn hidden(&self) -> Result<Option<Hidden>> {
         Ok(None)
     }
@@ -116,7 +116,7 @@ impl Page {
     }
 }
 
-/// What a pulse found.
+/// The result of a pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
     /// Grows whenever entries became readable.
@@ -138,7 +138,7 @@ impl Pulse {
     }
 }
 
-/// What to remove.
+/// The entries to remove.
 #[derive(Clone, Copy, Debug)]
 pub struct Prune {
     /// How old a delivered entry must be.
@@ -149,12 +149,12 @@ pub struct Prune {
     pub archive: bool,
 }
 
-/// What a database does not show to this user.
+/// Facts that a database does not show to this user.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hidden {
-    /// What cannot be seen.
+    /// The hidden facts.
     pub what: String,
-    /// What to grant.
+    /// The missing privilege.
     pub next: String,
 }
 
@@ -165,7 +165,7 @@ pub struct OpenTransaction {
     pub session: String,
     /// How long it has been open.
     pub age_s: f64,
-    /// What it is or was doing, as far as the database tells.
+    /// Its current or last statement, as far as the database tells.
     pub query: String,
     /// Whether it has written anything: only then it can hold back events of its own.
     pub has_written: bool,

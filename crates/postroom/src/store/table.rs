@@ -27,7 +27,7 @@ pub enum Table {
     Incoming,
     /// Progress and lease of each route shard.
     Cursor,
-    /// What a route cannot reach.
+    /// Outages.
     Down,
     /// Entries that wait for a retry, or behind one on their key.
     Parked,
@@ -47,7 +47,7 @@ pub enum Table {
     RouteChange,
     /// Archived entries.
     Audit,
-    /// What operators did.
+    /// The acts of operators.
     AdminAudit,
     /// Alerts that go on, or whose end has not been told.
     Alert,
@@ -297,7 +297,7 @@ pub(crate) fn json_value(backend: DbBackend, text: &str) -> Expr {
 /// How much of an error is kept.
 const ERROR_CHARS_MAX: usize = 4_000;
 
-/// What somebody else said, as every database can store it.
+/// A foreign error text in a form that every database can store.
 pub(crate) fn storable(error: &str) -> String {
     error.chars().filter(|c| *c != '\0').take(ERROR_CHARS_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! What a subscriber calls: a plain async function, or a type with state of its own.
+//! Handlers: a plain async function, or a type with state of its own.
 
 use std::any::Any;
 use std::fmt;
@@ -17,8 +17,8 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a
 ///
 /// Any `async fn(&mut Tx, &Event) -> Result<(), E>` is a handler. Implement the trait for a type that has state.
 ///
-/// What a handler writes through `tx`, and what it emits, commits together with the fact that the event was handled, or not at
-/// all. Any error means a retry by the subscriber's policy. An error of [`crate::reject`], or any other in whose chain is a
+/// The writes of a handler through `tx`, and the events that it emits, commit together with the record that the event was handled,
+/// or not at all. Any error means a retry by the subscriber's policy. An error of [`crate::reject`], or any other in whose chain is a
 /// [`crate::Error`] of kind `Invalid`, makes the event a dead letter at once.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
@@ -49,9 +49,9 @@ pub trait BatchHandler: Send + Sync {
     note = "the arguments must have exactly these types; `E` is any error type; the future must be `Send`"
 )]
 pub trait AsyncFunction<'a, Context, Input>: Send + Sync {
-    /// What the function fails with.
+    /// The error of the function.
     type Error: Into<BoxError> + 'static;
-    /// What the function returns.
+    /// The value that the function returns.
     type Running: Future<Output = Result<(), Self::Error>> + Send + 'a;
     /// Calls it.
     fn call(&self, context: Context, input: Input) -> Self::Running;

@@ -27,7 +27,7 @@ impl EventType {
         }
     }
 
-    /// What happened, in words: the doc comment of the Rust type.
+    /// A description: the doc comment of the Rust type.
     pub fn description(&self) -> &str {
         let described = self.schema.get("description").and_then(|text| text.as_str());
         described.unwrap_or_default()

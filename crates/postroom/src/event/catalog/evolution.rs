@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub struct Breach {
     /// Which field, for example `lines[].quantity`; nothing for the payload itself.
     pub field: String,
-    /// What happened to it.
+    /// The change.
     pub says: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// What breaks when payloads of the schema `before` become payloads of the schema `after`.
+/// The breaking changes when payloads of the schema `before` become payloads of the schema `after`.
 pub fn breaches(before: &Value, after: &Value) -> Vec<Breach> {
     let (before, after) = (fields(before), fields(after));
     let removed = before.iter().filter_map(|(path, was)| {
@@ -52,7 +52,7 @@ pub fn breaches(before: &Value, after: &Value) -> Vec<Breach> {
     removed.chain(added).map(breach).collect()
 }
 
-/// What a schema says about one field.
+/// The rules of a schema for one field.
 #[derive(Debug, PartialEq)]
 struct Field {
     kind: Kind,
@@ -100,7 +100,7 @@ fn fields(schema: &Value) -> BTreeMap<String, Field> {
     fields
 }
 
-/// What is inside: the fields of an object, the values of a map, the places of a list, the shapes of a choice.
+/// The parts: the fields of an object, the values of a map, the places of a list, the shapes of a choice.
 fn walk(schema: &Value, path: &str, fields: &mut BTreeMap<String, Field>) {
     let required = |name: &str| {
         let names = schema.get("required").and_then(Value::as_array);
@@ -134,7 +134,7 @@ fn choice(schema: &Value) -> impl Iterator<Item = &Value> {
     shapes.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// What tells a shape from the others: its value, its tag, the one field it has, or its type.
+/// The mark that distinguishes a shape from the others: its value, its tag, the one field it has, or its type.
 fn shape_name(shape: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let properties = shape.get("properties").and_then(Value::as_object);

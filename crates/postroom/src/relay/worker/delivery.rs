@@ -50,7 +50,7 @@ impl ShardWorker {
     }
 
     /// Sends the first entry to see whether the destination is there. If it is unavailable, the first entries of other lanes
-    /// follow: one entry can be unavailable by itself. What comes behind them in `entries` is left for the next turn.
+    /// follow: one entry can be unavailable by itself. The next turn takes the entries behind them.
     pub(super) async fn probe<'a>(&self, entries: &mut Vec<&'a Entry>, send: &[&'a Entry]) -> Result<Sent<'a>> {
         let mut lanes = Lanes::new();
         let is_first = |entry: &&&Entry| lanes.insert(self.route.ordering.lane(entry));
@@ -68,7 +68,7 @@ impl ShardWorker {
         Ok(sent)
     }
 
-    /// Delivers a full page to a destination while the page behind it is read; the page cache keeps that. Nobody waits for it: a
+    /// Delivers a full page to a destination while the page behind it is read; the page cache keeps that. Delivery does not wait for it: a
     /// reader that fails or hangs holds up no delivery. (A subscriber has a connection of its own meanwhile, and would hold it.)
     pub(super) async fn while_reading_ahead<T>(&self, slice: &Slice, delivering: impl Future<Output = T>) -> T {
         if !slice.has_more() || matches!(self.route.to, To::Subscriber(_)) {

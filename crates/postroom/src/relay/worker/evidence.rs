@@ -1,7 +1,7 @@
 //! Evidence: what the answers to other entries tell about an entry that is unavailable. Pure.
 //!
-//! An outage and an entry that is unavailable by itself give the same answer. What tells them apart is what the destination says
-//! to other entries after that: if it answers one, and the entry is unavailable once more, the entry fails alone. A restart forgets
+//! An outage and an entry that is unavailable by itself give the same answer. The next answers to other entries tell them
+//! apart: if the destination answers one, and the entry is unavailable once more, the entry fails alone. A restart forgets
 //! the evidence, which costs one attempt that does not count.
 
 use std::collections::HashMap;
@@ -100,7 +100,7 @@ fn is_answer(receipt: &Receipt) -> bool {
     }
 }
 
-/// What was answered in one delivery.
+/// The answers of one delivery.
 pub(super) struct Heard {
     /// Of those that were unavailable: why.
     pub(super) blames: HashMap<i64, Blame>,
@@ -142,7 +142,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// Each step is one delivery: `1?` is entry 1, unavailable; `+` delivered, `-` refused, `.` held. What it says of each
+    /// Each step is one delivery: `1?` is entry 1, unavailable; `+` delivered, `-` refused, `.` held. The blame of each
     /// unavailable entry follows the arrow: `u` unknown, `s` suspect, `e` the entry.
     fn check(steps: &[(&str, &str)]) {
         let mut evidence = Evidence::default();

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Events that are looked up in one statement.
 const LOOK_UP: usize = 500;
 
-/// Who feeds a route.
+/// The feed of a route.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The log.

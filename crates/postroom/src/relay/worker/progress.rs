@@ -1,4 +1,4 @@
-//! What a worker writes down: progress, what it parked and gave up, and what it cannot reach.
+//! The writes of a worker: progress, parked rows, dead letters, outages.
 
 use std::time::Instant;
 

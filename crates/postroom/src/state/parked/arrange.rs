@@ -33,7 +33,7 @@ pub(crate) async fn arrange(
     Ok(keys)
 }
 
-/// What a shard has parked, put into order.
+/// The parked rows of a shard, in order.
 #[derive(Debug)]
 pub(crate) struct Arranged {
     /// The lanes that stand still.

@@ -1,6 +1,6 @@
 //! Migrations on MySQL and MariaDB, which commit at each statement that changes the schema: a migration that broke off has
 //! left the statements before behind. So the statement that begins is noted, and when the migration is run again, what was
-//! begun before may be there already. What nobody has begun may not: it belongs to somebody else.
+//! begun before may be there already. A table that no migration has begun may not: another program has made it.
 
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DbErr};
@@ -99,7 +99,7 @@ fn is_done_already(error: &DbErr) -> bool {
     number(error).is_some_and(|number| DONE_ALREADY.contains(&number))
 }
 
-/// What a person can do about an error of a migration.
+/// The correction for an error of a migration.
 pub(super) fn advice(error: &DbErr) -> Option<&'static str> {
     (number(error)? == TRIGGER_REFUSED).then_some(
         "the server writes a binary log, and this user may not create triggers meanwhile. As an administrator, \

@@ -1,6 +1,6 @@
 //! A migration's text, cut into its statements.
 
-/// What the letter at hand belongs to.
+/// The part of a script that a letter belongs to.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Code,
