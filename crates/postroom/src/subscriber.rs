@@ -31,7 +31,7 @@ use crate::store::inbox;
 use crate::store::outbox::with_timeout_of;
 use crate::store::table::{self, Limits};
 use crate::store::tx::Tx;
-use crate::subscriber::effects::OpenEffects;
+use crate::subscriber::effects::{Handled, OpenEffects};
 use crate::subscriber::external::{BoxTask, Database, ExternalTask};
 use crate::subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler, Typed};
 
@@ -220,25 +220,28 @@ impl Subscriber {
 
     /// Handles entries of a route that a broker feeds: what is handled is recorded also for a subscriber that needs no inbox, so
     /// that the route knows how far everything has come.
-    pub(crate) async fn handle_recorded(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<OpenEffects> {
-        let effects = self.handle(pool, entries).await?;
+    pub(crate) async fn handle_recorded(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<Handled> {
+        let done = self.handle(pool, entries).await?;
         if self.idempotency != Idempotency::Inbox {
-            let handled = entries.iter().zip(&effects.receipts);
+            let handled = entries.iter().zip(&done.receipts);
             let handled = handled.filter(|(_, receipt)| matches!(receipt, Receipt::Delivered));
             let keys: Vec<String> = handled.map(|(entry, _)| self.idempotency_key(&entry.event)).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            inbox::record_again(effects.tx(), &keys).await?;
+            inbox::record_again(done.effects.tx(), &keys).await?;
         }
-        Ok(effects)
+        Ok(done)
     }
 
     /// Handles the first of these entries (at least one) and answers them, with the transaction that holds the effects still
     /// open: the caller adds its progress and commits. (That of external tasks holds none.)
-    pub(crate) async fn handle(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<OpenEffects> {
+    pub(crate) async fn handle(&self, pool: &HandlerPool, entries: &[&Entry]) -> Result<Handled> {
         let db = &pool.transactions;
         if let Handling::External(task) = &self.handling {
             let receipts = self.run_tasks(&pool.external, task, entries).await;
-            return Ok(OpenEffects::new(receipts, table::begin_own(db).await?));
+            return Ok(Handled {
+                receipts,
+                effects: OpenEffects::without_effects(db).await?,
+            });
         }
         let limits = pool.limits(self.timeout);
         let mut chunk = entries.get(..CHUNK).unwrap_or(entries);
@@ -246,7 +249,12 @@ impl Subscriber {
         loop {
             let mut tx = table::begin_limited(db, Some(limits)).await?;
             let failure = match self.handle_chunk(&mut tx, chunk).await {
-                Ok(handled) => return Ok(OpenEffects::new(vec![Receipt::Delivered; handled], tx)),
+                Ok(handled) => {
+                    return Ok(Handled {
+                        receipts: vec![Receipt::Delivered; handled],
+                        effects: OpenEffects::new(tx),
+                    });
+                }
                 Err(failure) => failure,
             };
             roll_back(tx).await;
@@ -254,8 +262,10 @@ impl Subscriber {
             if transient && reruns < RERUNS {
                 reruns += 1;
             } else if failure.at == 0 {
-                let receipts = vec![refusal(&failure.error)];
-                return Ok(OpenEffects::new(receipts, table::begin_own(db).await?));
+                return Ok(Handled {
+                    receipts: vec![refusal(&failure.error)],
+                    effects: OpenEffects::without_effects(db).await?,
+                });
             } else {
                 chunk = chunk.get(..failure.at).unwrap_or(chunk);
             }

@@ -353,7 +353,7 @@ async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Dec
 fn again(letter: &DeadLetter) -> Parked {
     let mut entry = letter.entry.clone();
     Parked {
-        came_from: parked::take_origin(&mut entry.event),
+        came_from: parked::take_came_from(&mut entry),
         error: Some(letter.error.clone()),
         failed_at: letter.failed_at,
         ..Parked::untried(entry, Parking::Wait)

@@ -23,10 +23,10 @@ use crate::policy::Start;
 use crate::policy::ordering::Lanes;
 use crate::relay::Parts;
 use crate::relay::backoff::Backoff;
-use crate::relay::delivery::{Plan, deliver, pair};
+use crate::relay::delivery::{Delivered, Plan, deliver, pair};
 use crate::relay::health::{Counts, Health, Worker};
 use crate::relay::judge::Judge;
-use crate::relay::settle::{Messages, Outcome, Progress, Settled};
+use crate::relay::settle::{Messages, Outcome, settle_messages};
 use crate::route::{BATCH_MAX, Route, Source, To};
 use crate::state::cursor::{self, Changes, Shard};
 use crate::state::feeding::{self, Feeding};
@@ -357,9 +357,7 @@ impl Consumer {
             .filter(|(_, plan)| **plan == Plan::Send)
             .map(|(entry, _)| entry)
             .collect();
-        let (receipts, effects) = deliver(&self.route, (&self.handlers, true), &send, || true)
-            .await?
-            .split();
+        let Delivered { receipts, effects } = deliver(&self.route, (&self.handlers, true), &send, || true).await?;
         let answered = send.iter().zip(&receipts);
         let handled = answered.filter(|(_, receipt)| **receipt == Receipt::Delivered);
         let handled: Vec<Uuid> = handled.map(|(entry, _)| entry.event.id).collect();
@@ -372,19 +370,17 @@ impl Consumer {
         }
         let effects = match effects {
             Some(effects) => effects,
-            None => with_timeout(OpenEffects::none(db)).await?,
+            None => with_timeout(OpenEffects::without_effects(db)).await?,
         };
-        let progress = Progress::Ack(Messages {
+        let messages = Messages {
+            shard: &shard,
             mark: &self.feeding.mark,
             first: items.first().map_or(0, |item| item.entry.id),
-            origins: items.iter().map(|item| item.message.origin.clone()).collect(),
+            origins: items.iter().map(|item| &item.message.origin).collect(),
             handled: &handled,
-        });
-        match effects
-            .settle((&shard, self.route.ordering), progress, settlement)
-            .await?
-        {
-            Outcome::Settled(Settled { dead, .. }) => {
+        };
+        match settle_messages(effects, &messages, settlement).await? {
+            Outcome::Settled(dead) => {
                 self.health.moved(&self.name(), counts);
                 bury(&*self.broker, &self.letters(items, &dead)).await;
                 Ok(Turn::Settled(settled))

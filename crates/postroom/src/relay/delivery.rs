@@ -1,7 +1,7 @@
 //! One delivery step: each entry has a plan, entries are delivered, and each gets the receipt that belongs to it.
 //!
 //! The shard worker delivers entries of the log and parked rows in this way, the consumer messages of a broker. They differ in where
-//! the entries come from, and in how progress is kept ([`crate::relay::settle::Progress`]).
+//! the entries come from, and in how progress is kept ([`crate::relay::settle`]).
 
 use std::panic::AssertUnwindSafe;
 
@@ -13,7 +13,7 @@ use crate::event::entry::Entry;
 use crate::event::trace::{self, Step};
 use crate::route::{Route, To};
 use crate::subscriber::HandlerPool;
-use crate::subscriber::effects::OpenEffects;
+use crate::subscriber::effects::{Handled, OpenEffects};
 
 /// The decision about an entry before anything is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,40 +29,33 @@ pub(crate) enum Plan {
 }
 
 /// The result of a delivery.
-#[derive(Debug)]
-pub(crate) enum Delivered {
-    /// A destination has answered each entry.
-    Sent(Vec<Receipt>),
-    /// A subscriber has handled the first entries; their effects are not committed yet.
-    Effects(OpenEffects),
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    /// A destination answers each entry, a subscriber the first ones.
+    pub(crate) receipts: Vec<Receipt>,
+    /// The effects of a subscriber, which are not committed yet.
+    pub(crate) effects: Option<OpenEffects>,
 }
 
-impl Delivered {
-    /// The receipts, and the effects if there are any.
-    pub(crate) fn split(self) -> (Vec<Receipt>, Option<OpenEffects>) {
-        match self {
-            Self::Sent(receipts) => (receipts, None),
-            Self::Effects(mut effects) => (std::mem::take(&mut effects.receipts), Some(effects)),
-        }
-    }
-}
-
-/// Delivers entries of a route. With `is_fed`, a broker feeds the route, and everything that is handled is recorded. A destination
-/// learns from `is_held` whether the lease of this process still stands.
+/// Delivers entries of a route. With `has_consumer`, a broker may bring the same events to a consumer, and every handled event is
+/// recorded. A destination learns from `is_held` whether this process still holds the lease.
 pub(crate) async fn deliver(
     route: &Route,
-    (handlers, is_fed): (&HandlerPool, bool),
+    (handlers, has_consumer): (&HandlerPool, bool),
     entries: &[&Entry],
     is_held: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<Delivered> {
     match &route.to {
-        _ if entries.is_empty() => Ok(Delivered::Sent(Vec::new())),
+        _ if entries.is_empty() => Ok(Delivered::default()),
         To::Subscriber(subscriber) => {
-            let effects = match is_fed {
+            let Handled { receipts, effects } = match has_consumer {
                 true => subscriber.handle_recorded(handlers, entries).await?,
                 false => subscriber.handle(handlers, entries).await?,
             };
-            Ok(Delivered::Effects(effects))
+            Ok(Delivered {
+                receipts,
+                effects: Some(effects),
+            })
         }
         To::Destination(destination) => {
             let batch = Batch {
@@ -76,7 +69,10 @@ pub(crate) async fn deliver(
             let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
             let none = Receipt::Unavailable("the destination gave no receipt".to_owned());
             receipts.resize(entries.len(), none);
-            Ok(Delivered::Sent(receipts))
+            Ok(Delivered {
+                receipts,
+                effects: None,
+            })
         }
     }
 }
@@ -101,4 +97,46 @@ pub(crate) fn pair<'a, 'p>(
         judged.push((entry, receipt));
     }
     judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+    use serde_json::value::RawValue;
+    use time::OffsetDateTime;
+
+    fn entries(count: i64) -> Vec<Entry> {
+        let event = Event::new("t.v1", "t", "1", RawValue::NULL.to_owned()).unwrap();
+        let entry = |id| Entry {
+            id,
+            event: event.clone(),
+            created_at: OffsetDateTime::UNIX_EPOCH,
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn each_entry_gets_its_receipt_up_to_the_first_without_an_answer() {
+        let entries = entries(6);
+        let plans = [
+            Plan::Send,
+            Plan::Wait,
+            Plan::Pass,
+            Plan::Reject("no event".to_owned()),
+            Plan::Send,
+            Plan::Send,
+        ];
+        let receipts = vec![Receipt::Delivered, Receipt::Refused("e4".to_owned())];
+        let paired = pair(entries.iter().zip(&plans), receipts);
+        let paired: Vec<_> = paired.into_iter().map(|(entry, receipt)| (entry.id, receipt)).collect();
+        let expected = [
+            (0, Some(Receipt::Delivered)),
+            (1, None),
+            (2, Some(Receipt::Delivered)),
+            (3, Some(Receipt::Rejected("no event".to_owned()))),
+            (4, Some(Receipt::Refused("e4".to_owned()))),
+        ];
+        assert_eq!(paired, expected, "entry 5 was sent and has no answer");
+    }
 }

@@ -20,41 +20,18 @@ use crate::store::outbox::with_timeout;
 use crate::store::tx::Tx;
 use crate::subscriber::effects::OpenEffects;
 
-/// How the progress of a delivery is kept.
-#[derive(Debug)]
-pub(crate) enum Progress<'a> {
-    /// Entries of the log: the cursor moves, fenced by the epoch of the lease.
-    Cursor { step: &'a Move, is_fed: bool },
-    /// Parked rows: the cursor stays, fenced likewise.
-    Parked { step: &'a Move, is_fed: bool },
-    /// Messages of a broker, which are acknowledged after the commit.
-    Ack(Messages<'a>),
+/// A shard worker's place: its cursor is moved under the epoch of its lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) shard: &'a Shard,
+    pub(crate) ordering: Ordering,
+    pub(crate) step: &'a Move,
+    /// A broker may have brought the same events to a consumer, now or earlier.
+    pub(crate) has_consumer: bool,
 }
 
-/// Messages that a consumer settles.
+/// Facts about the route after its entries were settled.
 #[derive(Debug)]
-pub(crate) struct Messages<'a> {
-    /// Names the feed of the route.
-    pub(crate) mark: &'a str,
-    /// The number of the first entry; the others count on from there.
-    pub(crate) first: i64,
-    /// Where each message came from, in order.
-    pub(crate) origins: Vec<Origin>,
-    /// Events that a handler has just handled.
-    pub(crate) handled: &'a [Uuid],
-}
-
-/// The result of settling.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Everything is committed.
-    Settled(Settled),
-    /// Nothing is committed: these events were handled here and given up elsewhere. An operator decides on a dead letter.
-    GivenUp(HashSet<Uuid>),
-}
-
-/// Facts about the route after a commit.
-#[derive(Debug, Default)]
 pub(crate) struct Settled {
     /// Keys that no row is parked for any more.
     pub(crate) freed: HashSet<Key>,
@@ -62,61 +39,113 @@ pub(crate) struct Settled {
     pub(crate) dead: Vec<Parked>,
     /// A consumer had handled some of the entries that were given up here: the lanes differ from the settlement.
     pub(crate) is_changed: bool,
-    /// After parked rows were tried: the time until the next one is due.
+}
+
+/// Facts about the parked rows after some of them were tried.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// The time until the next row is due.
     pub(crate) next_due: Option<Duration>,
-    /// After parked rows of a strict route were tried: its lanes.
+    /// The lanes of a strict route.
     pub(crate) lanes: Option<Lanes>,
 }
 
-impl OpenEffects {
-    /// Writes a settlement and the progress, and commits them together with the effects. An error rolls everything back.
-    pub(crate) async fn settle(
-        self,
-        (shard, ordering): (&Shard, Ordering),
-        progress: Progress<'_>,
-        settlement: Settlement,
-    ) -> Result<Outcome> {
-        with_timeout(async {
-            let tx = self.tx();
-            let outcome = match progress {
-                Progress::Cursor { step, is_fed } => {
-                    let settled = settle_entries(tx, (shard, ordering), (step, is_fed), settlement).await?;
-                    Outcome::Settled(settled)
-                }
-                Progress::Parked { step, is_fed } => {
-                    let settled = settle_entries(tx, (shard, ordering), (step, is_fed), settlement).await?;
-                    Outcome::Settled(Settled {
-                        next_due: parked::due_in(tx, shard).await?,
-                        lanes: match ordering {
-                            Ordering::Strict => Some(parked::lanes(tx, shard, ordering).await?),
-                            Ordering::Key | Ordering::None => None,
-                        },
-                        ..settled
-                    })
-                }
-                Progress::Ack(messages) => settle_messages(tx, shard, &messages, settlement).await?,
-            };
-            if let Outcome::Settled(_) = &outcome {
-                self.commit().await?;
-            }
-            Ok(outcome)
-        })
-        .await
-    }
+/// Messages of a broker that a consumer settles; they are acknowledged after the commit.
+#[derive(Debug)]
+pub(crate) struct Messages<'a> {
+    pub(crate) shard: &'a Shard,
+    /// Names the feed of the route.
+    pub(crate) mark: &'a str,
+    /// The number of the first entry; the others count on from there.
+    pub(crate) first: i64,
+    /// The place of each message on its broker, in order.
+    pub(crate) origins: Vec<&'a Origin>,
+    /// Events that a handler has just handled.
+    pub(crate) handled: &'a [Uuid],
 }
 
-/// Writes progress, parked rows and dead letters of a shard worker. With `is_fed`, a broker may have brought the same events to a
-/// consumer.
+/// The result of settling messages.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Everything is committed; these are the new dead letters.
+    Settled(Vec<Parked>),
+    /// Nothing is committed: these events were handled here and given up elsewhere. An operator decides on a dead letter.
+    GivenUp(HashSet<Uuid>),
+}
+
+/// Settles entries of the log: writes the settlement, moves the cursor, and commits both with the effects.
+pub(crate) async fn settle_page(effects: OpenEffects, place: Place<'_>, settlement: Settlement) -> Result<Settled> {
+    with_timeout(async {
+        let settled = write(effects.tx(), place, settlement).await?;
+        effects.commit().await?;
+        Ok(settled)
+    })
+    .await
+}
+
+/// Settles parked rows that were tried again. The cursor keeps its position.
+pub(crate) async fn settle_retried(
+    effects: OpenEffects,
+    place: Place<'_>,
+    settlement: Settlement,
+) -> Result<(Settled, Waiting)> {
+    let Place { shard, ordering, .. } = place;
+    with_timeout(async {
+        let tx = effects.tx();
+        let settled = write(tx, place, settlement).await?;
+        let waiting = Waiting {
+            next_due: parked::due_in(tx, shard).await?,
+            lanes: match ordering {
+                Ordering::Strict => Some(parked::lanes(tx, shard, ordering).await?),
+                Ordering::Key | Ordering::None => None,
+            },
+        };
+        effects.commit().await?;
+        Ok((settled, waiting))
+    })
+    .await
+}
+
+/// Settles messages: counts the delivered ones, and keeps the failed ones that the route does not keep already from an earlier time.
+pub(crate) async fn settle_messages(
+    effects: OpenEffects,
+    messages: &Messages<'_>,
+    mut settlement: Settlement,
+) -> Result<Outcome> {
+    let Messages { shard, mark, .. } = *messages;
+    with_timeout(async {
+        let tx = effects.tx();
+        let has_failed = !settlement.park.is_empty() || !settlement.dead.is_empty();
+        if has_failed {
+            cursor::lock(tx, &shard.route).await?; // operators and the worker change parked rows before this or after it
+            drop_known(tx, shard, &mut settlement).await?;
+        }
+        feeding::count(tx, shard, mark, settlement.delivered).await?;
+        if has_failed {
+            keep(tx, messages, &settlement).await?;
+        }
+        let given_up = known_failures::given_up(tx, &shard.route, messages.handled).await?;
+        if !given_up.is_empty() {
+            return Ok(Outcome::GivenUp(given_up));
+        }
+        effects.commit().await?;
+        Ok(Outcome::Settled(settlement.dead))
+    })
+    .await
+}
+
+/// Writes progress, parked rows and dead letters of a shard worker.
 ///
 /// The cursor goes first: its row lock orders this against take-overs, operators and consumers.
-async fn settle_entries(
-    tx: &Tx,
-    (shard, ordering): (&Shard, Ordering),
-    (step, is_fed): (&Move, bool),
-    mut settlement: Settlement,
-) -> Result<Settled> {
+async fn write(tx: &Tx, place: Place<'_>, mut settlement: Settlement) -> Result<Settled> {
+    let Place {
+        shard,
+        ordering,
+        step,
+        has_consumer,
+    } = place;
     cursor::advance(tx, shard, step, settlement.delivered).await?;
-    let is_changed = is_fed && !settlement.dead.is_empty() && drop_handled(tx, shard, &mut settlement).await?;
+    let is_changed = has_consumer && !settlement.dead.is_empty() && drop_handled(tx, shard, &mut settlement).await?;
     parked::insert(tx, shard, ParkedBy::Log, &settlement.park).await?;
     parked::remove(tx, &shard.route, &settlement.unpark).await?;
     parked::update(tx, &shard.route, &settlement.change).await?;
@@ -128,7 +157,6 @@ async fn settle_entries(
         freed: parked::arrange(tx, shard, ordering, touched).await?,
         dead: settlement.dead,
         is_changed,
-        ..Settled::default()
     })
 }
 
@@ -155,32 +183,6 @@ async fn drop_handled(tx: &Tx, shard: &Shard, settlement: &mut Settlement) -> Re
     Ok(true)
 }
 
-/// Counts delivered messages, and keeps the failed ones that the route does not keep already from an earlier time.
-async fn settle_messages(
-    tx: &Tx,
-    shard: &Shard,
-    messages: &Messages<'_>,
-    mut settlement: Settlement,
-) -> Result<Outcome> {
-    let has_failed = !settlement.park.is_empty() || !settlement.dead.is_empty();
-    if has_failed {
-        cursor::lock(tx, &shard.route).await?; // operators and the worker change parked rows before this or after it
-        drop_known(tx, shard, &mut settlement).await?;
-    }
-    feeding::count(tx, shard, messages.mark, settlement.delivered).await?;
-    if has_failed {
-        keep(tx, shard, messages, &settlement).await?;
-    }
-    let given_up = known_failures::given_up(tx, &shard.route, messages.handled).await?;
-    if !given_up.is_empty() {
-        return Ok(Outcome::GivenUp(given_up));
-    }
-    Ok(Outcome::Settled(Settled {
-        dead: settlement.dead,
-        ..Settled::default()
-    }))
-}
-
 /// Removes from a settlement the events that the route keeps or has handled meanwhile.
 async fn drop_known(tx: &Tx, shard: &Shard, settlement: &mut Settlement) -> Result<()> {
     let failed = settlement.park.iter().chain(&settlement.dead);
@@ -195,14 +197,15 @@ async fn drop_known(tx: &Tx, shard: &Shard, settlement: &mut Settlement) -> Resu
 }
 
 /// Parks and gives up messages, in the order in which they came, with numbers that no entry of the log has.
-async fn keep(tx: &Tx, shard: &Shard, messages: &Messages<'_>, settlement: &Settlement) -> Result<()> {
+async fn keep(tx: &Tx, messages: &Messages<'_>, settlement: &Settlement) -> Result<()> {
+    let shard = messages.shard;
     let base = cursor::signal_numbered(tx, &shard.route, messages.origins.len()).await?;
     let numbered = |row: &Parked| {
         let at = row.entry.id - messages.first;
         let origin = usize::try_from(at).ok().and_then(|at| messages.origins.get(at));
         let mut row = row.clone();
         row.entry.id = parked::number_of_message(base + at);
-        row.came_from = origin.cloned();
+        row.came_from = origin.map(|origin| (*origin).clone());
         row
     };
     let park: Vec<Parked> = settlement.park.iter().map(numbered).collect();

@@ -5,8 +5,8 @@
 //! rows out; the worker, which knows what a lane is, puts them into order with [`arrange`].
 
 mod arrange;
+mod origin;
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use crate::broker::Origin;
 use crate::error::{Error, Result};
+use crate::event::Key;
 use crate::event::entry::Entry;
-use crate::event::{Event, Key};
 use crate::policy::ordering::{Lane, Lanes, Ordering};
 use crate::state::cursor::{Shard, number};
 use crate::state::renumber;
@@ -28,7 +28,9 @@ use crate::store::db_clock::{db_now, db_now_plus, read_stamp, stamp};
 use crate::store::table::{self, EVENT_COLUMNS, Table, event_values, read_entry, read_time, uuid_value};
 use crate::store::tx::Tx;
 
+use self::origin::REPLAY;
 pub(crate) use arrange::{arrange, arrange_all};
+pub(crate) use origin::{ParkedBy, number_of_message, remove_came_from, take_came_from};
 
 /// Rows in one statement.
 const ROWS_MAX: usize = 300;
@@ -88,7 +90,7 @@ pub struct Parked {
     pub failed_at: Option<OffsetDateTime>,
     /// For a message of a broker: its place there.
     #[serde(skip)]
-    pub came_from: Option<Origin>,
+    pub(crate) came_from: Option<Origin>,
 }
 
 impl Parked {
@@ -105,75 +107,9 @@ impl Parked {
         }
     }
 
-    /// The event as its row stores it: a header keeps where a message came from.
-    pub(crate) fn stored_event(&self) -> Cow<'_, Event> {
-        match &self.came_from {
-            Some(origin) => Cow::Owned(self.entry.event.clone().header(ORIGIN, origin.to_string())),
-            None => Cow::Borrowed(&self.entry.event),
-        }
-    }
-
     /// The identity of its row.
     pub(crate) fn identity(&self) -> (i64, Uuid) {
         (self.entry.id, self.entry.event.id)
-    }
-}
-
-/// The header that stores where a message came from.
-const ORIGIN: &str = "postroomorigin";
-/// The numbers of messages begin here. The numbers of the log are smaller.
-const MESSAGES: i64 = 1 << 52;
-
-/// The number under which a message is kept.
-pub(crate) fn number_of_message(count: i64) -> i64 {
-    MESSAGES + count
-}
-
-/// Takes the place of a message out of an event that was stored or received.
-pub(crate) fn take_origin(event: &mut Event) -> Option<Origin> {
-    event.headers.remove(ORIGIN)?.parse().ok()
-}
-
-/// The reason why a row was parked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ParkedBy {
-    /// The shard worker, with an entry of the log.
-    Log,
-    /// A consumer, with a message of a broker.
-    Broker,
-    /// An operator who retries a dead letter.
-    Retry,
-    /// The replay with this number.
-    Replay(i64),
-}
-
-/// The name of a replay's rows begins so; the replay's number follows.
-const REPLAY: &str = "replay";
-
-impl ParkedBy {
-    fn named(name: &str) -> Self {
-        let replay = name.strip_prefix(REPLAY).map(|rest| rest.trim_start_matches(':'));
-        match (name, replay) {
-            (_, Some(replay_id)) => Self::Replay(replay_id.parse().unwrap_or_default()),
-            ("dead", _) => Self::Retry,
-            ("broker", _) => Self::Broker,
-            _ => Self::Log,
-        }
-    }
-
-    /// Whether an operator asked for it.
-    fn is_requested(self) -> bool {
-        matches!(self, Self::Retry | Self::Replay(_))
-    }
-
-    /// Its name in the column `origin`.
-    fn name(self) -> String {
-        match self {
-            Self::Log => "log".to_owned(),
-            Self::Broker => "broker".to_owned(),
-            Self::Retry => "dead".to_owned(),
-            Self::Replay(replay_id) => format!("{REPLAY}:{replay_id}"),
-        }
     }
 }
 
@@ -589,7 +525,7 @@ async fn read_rows(tx: &Tx, shard: &Shard, ids: &[i64]) -> Result<Bounded<Parked
 fn read_row(backend: DbBackend, row: &QueryResult) -> Result<Parked> {
     let mut entry = read_entry(row, backend, "id")?;
     Ok(Parked {
-        came_from: take_origin(&mut entry.event),
+        came_from: take_came_from(&mut entry),
         entry,
         state: Parking::named(&row.try_get::<String>("", "state")?),
         attempts: u32::try_from(row.try_get::<i32>("", "attempts")?).unwrap_or(0),

@@ -14,7 +14,7 @@ use crate::store::table::{self, Table, read_uuid, uuid_value};
 use crate::store::tx::Tx;
 
 /// How far below an old row goes: below every number of the log and of brokers, and still exact as a number of JSON.
-const STEP: i64 = 1 << 53;
+pub(crate) const STEP: i64 = 1 << 53;
 /// How often a log can be numbered anew before somebody has to look.
 const STEPS_MAX: i64 = 500;
 /// The tables that keep entries by their number. A dead letter that holds its key has the same number in both.

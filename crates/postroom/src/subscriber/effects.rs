@@ -7,23 +7,29 @@ use crate::error::Result;
 use crate::store::table;
 use crate::store::tx::Tx;
 
-/// Effects that are not committed yet. Dropping them rolls them back. Only the relay's `settle` commits them, together with the
+/// Effects that are not committed yet. Dropping them rolls them back. Only `relay::settle` commits them, together with the
 /// progress of the route.
 #[derive(Debug)]
 pub(crate) struct OpenEffects {
-    /// The answers to the first of the entries.
-    pub(crate) receipts: Vec<Receipt>,
     tx: Tx,
 }
 
+/// The first entries that a subscriber has handled.
+#[derive(Debug)]
+pub(crate) struct Handled {
+    /// One for each of them.
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) effects: OpenEffects,
+}
+
 impl OpenEffects {
-    pub(super) fn new(receipts: Vec<Receipt>, tx: Tx) -> Self {
-        Self { receipts, tx }
+    pub(super) fn new(tx: Tx) -> Self {
+        Self { tx }
     }
 
     /// A transaction without effects, for progress alone.
-    pub(crate) async fn none(db: &DatabaseConnection) -> Result<Self> {
-        Ok(Self::new(Vec::new(), table::begin_own(db).await?))
+    pub(crate) async fn without_effects(db: &DatabaseConnection) -> Result<Self> {
+        Ok(Self::new(table::begin_own(db).await?))
     }
 
     /// The transaction that holds the effects.

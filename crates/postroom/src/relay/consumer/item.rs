@@ -30,7 +30,7 @@ impl Item {
     pub(super) fn of((at, message): (usize, Message), filter: &Filter) -> Self {
         let (event, broken) = match message.event() {
             Ok(mut event) => {
-                parked::take_origin(&mut event); // only the engine writes it
+                parked::remove_came_from(&mut event);
                 let is_for_us = filter.matches(&event.event_type);
                 (event, message.given_up.clone().filter(|_| is_for_us))
             }

@@ -8,7 +8,7 @@ use crate::destination::Receipt;
 use crate::error::Result;
 use crate::event::entry::Entry;
 use crate::policy::ordering::Lanes;
-use crate::relay::delivery::{Plan, deliver};
+use crate::relay::delivery::{Delivered, Plan, deliver};
 use crate::relay::page_cache::Slice;
 use crate::route::To;
 use crate::store::task;
@@ -41,7 +41,7 @@ impl ShardWorker {
         let lease = self.lease.clone();
         let is_held = move || lease.borrow().is_some_and(|lease| Instant::now() < lease.deadline);
         let handlers = (&self.handlers, self.feeding.is_some());
-        let (receipts, effects) = deliver(&self.route, handlers, &entries, is_held).await?.split();
+        let Delivered { receipts, effects } = deliver(&self.route, handlers, &entries, is_held).await?;
         Ok(Sent {
             entries,
             receipts,

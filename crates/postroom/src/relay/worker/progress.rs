@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use super::{ShardWorker, Work};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::entry::Position;
 use crate::policy::ordering::{Lane, Ordering};
 use crate::relay::consumer;
 use crate::relay::health::Counts;
 use crate::relay::judge::Settlement;
-use crate::relay::settle::{Outcome, Progress, Settled};
+use crate::relay::settle::{Place, settle_page, settle_retried};
 use crate::route::Source;
-use crate::state::cursor;
+use crate::state::cursor::{self, Move};
 use crate::state::outage::{self, Side};
 use crate::state::parked::Parking;
 use crate::store::outbox::with_timeout;
@@ -94,12 +94,8 @@ impl ShardWorker {
             .map(|row| row.delay)
             .min();
         let blocked: Vec<Lane> = settlement.blocked.clone();
-        let (step, ordering) = (work.step(position), self.route.ordering);
-        let progress = Progress::Cursor {
-            step: &step,
-            is_fed: self.feeding.is_some(),
-        };
-        let settled = self.settle(effects, ordering, progress, settlement).await?;
+        let step = work.step(position);
+        let settled = settle_page(self.begun(effects).await?, self.place(&step), settlement).await?;
         work.settled_to(position);
         work.parked.is_arranged &= !settled.is_changed;
         work.parked.failed += parked;
@@ -126,17 +122,14 @@ impl ShardWorker {
             retried: counts.delivered + counts.failed,
             ..counts
         };
-        let (step, ordering) = (work.step(work.log.position), self.route.ordering);
-        let progress = Progress::Parked {
-            step: &step,
-            is_fed: self.feeding.is_some(),
-        };
-        let settled = self.settle(effects, ordering, progress, settlement).await?;
+        let step = work.step(work.log.position);
+        let effects = self.begun(effects).await?;
+        let (settled, waiting) = settle_retried(effects, self.place(&step), settlement).await?;
         work.settled_to(work.log.position);
-        work.parked.next_due = settled.next_due.map(|wait| Instant::now() + wait);
+        work.parked.next_due = waiting.next_due.map(|wait| Instant::now() + wait);
         work.parked.failed = work.parked.failed.saturating_sub(gone);
         work.parked.is_arranged &= !settled.is_changed;
-        if let Some(lanes) = settled.lanes {
+        if let Some(lanes) = waiting.lanes {
             work.parked.lanes = lanes;
         }
         for key in settled.freed {
@@ -152,24 +145,20 @@ impl ShardWorker {
         Ok(())
     }
 
-    /// Settles in the transaction that holds effects, or in a new one.
-    async fn settle(
-        &self,
-        effects: Option<OpenEffects>,
-        ordering: Ordering,
-        progress: Progress<'_>,
-        settlement: Settlement,
-    ) -> Result<Settled> {
-        let effects = match effects {
-            Some(effects) => effects,
-            None => with_timeout(OpenEffects::none(self.pages.outbox().db())).await?,
-        };
-        match effects.settle((&self.shard, ordering), progress, settlement).await? {
-            Outcome::Settled(settled) => Ok(settled),
-            Outcome::GivenUp(events) => {
-                let says = format!("settle entries that others have given up: {events:?}");
-                Err(Error::new(ErrorKind::Conflict, says))
-            }
+    fn place<'a>(&'a self, step: &'a Move) -> Place<'a> {
+        Place {
+            shard: &self.shard,
+            ordering: self.route.ordering,
+            step,
+            has_consumer: self.feeding.is_some(),
+        }
+    }
+
+    /// The transaction that holds effects, or a new one.
+    async fn begun(&self, effects: Option<OpenEffects>) -> Result<OpenEffects> {
+        match effects {
+            Some(effects) => Ok(effects),
+            None => with_timeout(OpenEffects::without_effects(self.pages.outbox().db())).await,
         }
     }
 
