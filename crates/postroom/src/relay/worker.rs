@@ -423,10 +423,10 @@ impl ShardWorker {
             settlement = self.judge().past(&judged, &work.parked.lanes);
         }
         if let Some(reason) = settlement.down {
-            if effects.is_none() {
-                self.settle_lazily(work, true).await?;
+            match effects {
+                Some(effects) => effects.roll_back(),
+                None => self.settle_lazily(work, true).await?,
             }
-            drop(effects);
             self.health.behind(&self.name, Some(&reason));
             self.is_unavailable(work, reason).await?;
             return Ok(Turn::Down);

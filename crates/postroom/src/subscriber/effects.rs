@@ -37,6 +37,11 @@ impl OpenEffects {
         &self.tx
     }
 
+    /// Ends the transaction without effects.
+    pub(crate) fn roll_back(self) {
+        let Self { tx: _dropped } = self;
+    }
+
     pub(crate) async fn commit(self) -> Result<()> {
         self.tx.commit().await
     }
