@@ -1,5 +1,4 @@
-//! Products that were read before. Who sells the last one of a product says so by an event, and whoever hears it drops what is
-//! kept: see `handlers::Invalidate`.
+//! The product cache. A sale of the last unit emits an event, and `handlers::Invalidate` removes the product from the cache.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,42 +9,43 @@ use async_trait::async_trait;
 
 use crate::domain::Product;
 
-/// How long a product is kept at most: what a process that missed the event, or another one's sale that left some, may cost.
-const KEPT_MAX: Duration = Duration::from_secs(60);
-/// So many products are kept at most.
+/// Maximum age of a cached product. It limits how long a process shows an old stock: it may have missed the event, or a sale
+/// may have left some units.
+const AGE_MAX: Duration = Duration::from_secs(60);
+/// Maximum number of cached products.
 const PRODUCTS_MAX: usize = 10_000;
 
-/// Keeps products between two reads. Processes that share one hear of a depleted stock together; one that each has for itself
-/// ([`LocalCache`]) is told in the process that handles the event, and forgets by itself in the others.
+/// Caches products. Processes that share a cache see an invalidation at the same time. With one [`LocalCache`] per process,
+/// only the process that handles the event invalidates at once; the others rely on expiry.
 #[async_trait]
 pub trait ProductCache: fmt::Debug + Send + Sync {
-    /// What is kept of a product, or a ticket with which it may be put in.
+    /// Returns the cached product, or a ticket for [`ProductCache::put`].
     async fn get(&self, product_id: i64) -> Result<Product, Ticket>;
 
-    /// Keeps a product that was read after the ticket was given, unless something was dropped since: what was read may be what
-    /// the drop was about.
+    /// Caches a product that was read after the ticket was issued. Does nothing if any product was invalidated since then:
+    /// the product may have been read before the change that caused the invalidation.
     async fn put(&self, ticket: Ticket, product: &Product);
 
-    /// Forgets a product.
+    /// Removes a product from the cache.
     async fn forget(&self, product_id: i64);
 }
 
-/// When a product was looked for in vain.
+/// The version of the cache at a cache miss. [`LocalCache`] uses the number of invalidations so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
 /// A cache in the memory of this process.
 #[derive(Debug, Default)]
-pub struct LocalCache(Mutex<Shelf>);
+pub struct LocalCache(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Shelf {
-    drops: u64,
-    kept: HashMap<i64, (Product, Instant)>,
+struct Entries {
+    invalidations: u64,
+    products: HashMap<i64, (Product, Instant)>,
 }
 
 impl LocalCache {
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,27 +53,31 @@ impl LocalCache {
 #[async_trait]
 impl ProductCache for LocalCache {
     async fn get(&self, product_id: i64) -> Result<Product, Ticket> {
-        let shelf = self.shelf();
-        let kept = shelf.kept.get(&product_id);
-        let fresh = kept.filter(|(_, since)| since.elapsed() < KEPT_MAX);
-        fresh.map(|(product, _)| product.clone()).ok_or(Ticket(shelf.drops))
+        let entries = self.lock();
+        let cached = entries.products.get(&product_id);
+        let fresh = cached.filter(|(_, since)| since.elapsed() < AGE_MAX);
+        fresh
+            .map(|(product, _)| product.clone())
+            .ok_or(Ticket(entries.invalidations))
     }
 
     async fn put(&self, ticket: Ticket, product: &Product) {
-        let mut shelf = self.shelf();
-        if ticket != Ticket(shelf.drops) {
+        let mut entries = self.lock();
+        if ticket != Ticket(entries.invalidations) {
             return;
         }
-        if shelf.kept.len() >= PRODUCTS_MAX {
-            shelf.kept.clear();
+        if entries.products.len() >= PRODUCTS_MAX {
+            entries.products.clear();
         }
-        shelf.kept.insert(product.product_id, (product.clone(), Instant::now()));
+        entries
+            .products
+            .insert(product.product_id, (product.clone(), Instant::now()));
     }
 
     async fn forget(&self, product_id: i64) {
-        let mut shelf = self.shelf();
-        shelf.drops += 1;
-        shelf.kept.remove(&product_id);
+        let mut entries = self.lock();
+        entries.invalidations += 1;
+        entries.products.remove(&product_id);
     }
 }
 
@@ -90,8 +94,8 @@ mod tests {
         assert_eq!(cache.get(1).await, Ok(lamp.clone()));
         let ticket = cache.get(2).await.unwrap_err();
         cache.forget(1).await;
-        assert!(cache.get(1).await.is_err(), "it was dropped");
+        assert!(cache.get(1).await.is_err(), "it was invalidated");
         cache.put(ticket, &lamp).await;
-        assert!(cache.get(1).await.is_err(), "it was read before the drop");
+        assert!(cache.get(1).await.is_err(), "it was read before the invalidation");
     }
 }

@@ -1,53 +1,53 @@
-//! The shop's rules: what a product and an order are, when an order may be paid, and what has happened then. No database, no
-//! JSON, no event type, no topic.
+//! The shop's rules: products, orders, payments, and the facts that follow from them. No database, no JSON, no event type, no
+//! topic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME_CHARS_MAX: usize = 100;
-/// In minor units of the currency; a full order of the dearest things still fits into 64 bits.
+/// In minor units of the currency. The largest possible order at this price still fits into 64 bits.
 const PRICE_MAX: i64 = 1_000_000_000_000;
 const STOCK_MAX: i64 = 1_000_000_000;
 const LINES_MAX: usize = 100;
 const QUANTITY_MAX: i64 = 1_000;
 
-/// Something to sell.
+/// A product for sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// Its number.
+    /// The product number.
     pub product_id: i64,
-    /// What it is called.
+    /// The display name.
     pub name: String,
     /// In minor units of the currency.
     pub price: i64,
-    /// How many there are.
+    /// The number of units in stock.
     pub stock: i64,
 }
 
-/// One product of an order.
+/// One product of an order and its quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Which.
+    /// The ordered product.
     pub(crate) product_id: i64,
-    /// Its price when it was ordered.
+    /// The price of one unit at the time of the order, in minor units.
     pub(crate) price: i64,
-    /// How many.
+    /// The ordered quantity.
     pub(crate) quantity: i64,
 }
 
-/// What somebody wants to buy, or has bought. Its stock is taken when it is paid, not before.
+/// An order, paid or not. The payment takes the products from the stock; placing the order does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// Its number.
+    /// The order number.
     pub(crate) order_id: i64,
-    /// Who ordered.
+    /// The user who placed the order.
     pub(crate) user_id: i64,
-    /// The payment, once there is one.
+    /// The payment; `None` until the order is paid.
     pub(crate) payment_id: Option<i64>,
-    /// What, each product once.
+    /// The ordered products. Each product appears once.
     pub(crate) lines: Vec<Line>,
 }
 
-/// Something that has happened in the shop.
+/// A domain fact: something that happened in the shop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// An order was paid.
@@ -56,35 +56,35 @@ pub(crate) enum Fact {
         payment_id: i64,
         amount: i64,
     },
-    /// Somebody likes a product.
+    /// A user liked a product.
     LikeCreated { user_id: i64, product_id: i64 },
-    /// Somebody does not like it any more.
+    /// A user removed a like.
     LikeCanceled { user_id: i64, product_id: i64 },
-    /// Somebody looked at a product.
+    /// A user viewed a product.
     ProductViewed { product_id: i64, user_id: i64 },
-    /// The last one was sold.
+    /// The last unit was sold.
     StockDepleted { product_id: i64 },
 }
 
-/// Why the shop does not do what it was asked.
+/// The reason why the shop rejects a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A value is out of bounds.
+    /// A value is out of its limits.
     Invalid(String),
     /// There is no such product.
     UnknownProduct(i64),
     /// There is no such order.
     UnknownOrder(i64),
-    /// It was paid before.
+    /// The order was paid before.
     AlreadyPaid(i64),
-    /// Somebody offers another amount than is due.
+    /// The payment amount differs from the amount due.
     AmountMismatch { due: i64, offered: i64 },
-    /// There are fewer than were ordered.
+    /// The stock is smaller than the ordered quantity.
     OutOfStock { product_id: i64, left: i64 },
 }
 
 impl Product {
-    /// A product, or what is wrong with it.
+    /// Creates a product. Returns an error when a value is out of its limits.
     pub(crate) fn new(product_id: i64, name: &str, price: i64, stock: i64) -> Result<Self, Refusal> {
         if name.trim().is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains('\0') {
             let says = format!("name must have 1 to {NAME_CHARS_MAX} characters");
@@ -102,7 +102,7 @@ impl Product {
 }
 
 impl Order {
-    /// An order of these quantities at today's prices, or what is wrong with it.
+    /// Creates an order at the current prices of `products`. Returns an error when a value is out of its limits.
     pub(crate) fn new(
         order_id: i64,
         user_id: i64,
@@ -116,7 +116,7 @@ impl Order {
         for &(product_id, quantity) in wanted {
             within("quantity", quantity, 1..=QUANTITY_MAX)?;
             if !known.insert(product_id) {
-                let says = format!("product {product_id} is there twice; add up its quantities");
+                let says = format!("lines contain product {product_id} twice; send it once with the total quantity");
                 return Err(Refusal::Invalid(says));
             }
             let product = products.iter().find(|product| product.product_id == product_id);
@@ -134,13 +134,13 @@ impl Order {
         })
     }
 
-    /// What is due.
+    /// The amount due, in minor units.
     pub(crate) fn amount(&self) -> i64 {
         self.lines.iter().map(|line| line.price * line.quantity).sum()
     }
 
-    /// Pays it and takes its products from the shelf; answers what has happened. After a refusal neither the order nor the
-    /// shelf is of any use: nothing of them is kept.
+    /// Pays the order, takes its products from `shelf`, and returns the facts. After an error, the order and `shelf` may be
+    /// partly changed: the caller must discard both.
     pub(crate) fn pay(
         &mut self,
         payment_id: i64,
@@ -178,15 +178,15 @@ impl Order {
     }
 }
 
-/// Whether this can be somebody's number.
+/// Checks that the value can be a user number.
 pub(crate) fn check_user(user_id: i64) -> Result<(), Refusal> {
     within("userId", user_id, 1..=i64::MAX)
 }
 
-/// Whether an order can have so many lines.
+/// Checks the number of order lines.
 pub(crate) fn check_lines(wanted: &[(i64, i64)]) -> Result<(), Refusal> {
     if wanted.is_empty() || wanted.len() > LINES_MAX {
-        return Err(Refusal::Invalid(format!("lines must be 1 to {LINES_MAX}")));
+        return Err(Refusal::Invalid(format!("lines must have 1 to {LINES_MAX} entries")));
     }
     Ok(())
 }
@@ -244,8 +244,8 @@ mod tests {
         };
         check(7, &[(1, 2), (2, 1)], None);
         check(0, &[(1, 2)], Some("userId is 0"));
-        check(7, &[], Some("lines must be 1 to 100"));
-        check(7, &[(1, 1), (1, 1)], Some("product 1 is there twice"));
+        check(7, &[], Some("lines must have 1 to 100 entries"));
+        check(7, &[(1, 1), (1, 1)], Some("lines contain product 1 twice"));
         check(7, &[(1, 0)], Some("quantity is 0"));
         check(7, &[(1, QUANTITY_MAX + 1)], Some("quantity is 1001"));
         check(7, &[(3, 1)], Some("unknown"));

@@ -1,5 +1,5 @@
-//! What happens in the shop, as others hear of it: from a fact of the domain to an event with a type, a version and a shape, in
-//! the envelope that carries it. Topics follow from the types, as everywhere: `loopers.order.paid.v1` is in `order-events`.
+//! The shop's public events. Each one is a domain fact with a type, a version and a schema, in an envelope. The topic follows
+//! from the type: `loopers.order.paid.v1` goes to `order-events`.
 
 use postroom::{DomainEvent, Event, Result, Tx, append};
 use schemars::JsonSchema;
@@ -8,18 +8,18 @@ use uuid::Uuid;
 
 use crate::domain::Fact;
 
-/// Which service says so.
+/// The `source` field of every event of this service.
 pub const SOURCE: &str = "commerce-api";
 
-/// An order was paid, and its products were taken from the stock.
+/// An order was paid and its products were taken from the stock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderPaidEventV1 {
-    /// The order.
+    /// The paid order.
     pub order_id: i64,
     /// The payment.
     pub payment_id: i64,
-    /// How much, in minor units of the currency.
+    /// The paid amount, in minor units of the currency.
     pub amount: i64,
 }
 
@@ -32,13 +32,13 @@ impl DomainEvent for OrderPaidEventV1 {
     }
 }
 
-/// Somebody likes a product. What one user does to one product stays in order.
+/// A user liked a product. The like events of one product stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LikeCreatedEventV1 {
-    /// Who.
+    /// The user.
     pub user_id: i64,
-    /// What.
+    /// The liked product.
     pub product_id: i64,
 }
 
@@ -51,13 +51,13 @@ impl DomainEvent for LikeCreatedEventV1 {
     }
 }
 
-/// Somebody does not like a product any more.
+/// A user removed a like from a product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LikeCanceledEventV1 {
-    /// Who.
+    /// The user.
     pub user_id: i64,
-    /// What.
+    /// The product.
     pub product_id: i64,
 }
 
@@ -70,13 +70,13 @@ impl DomainEvent for LikeCanceledEventV1 {
     }
 }
 
-/// Somebody looked at a product.
+/// A user viewed a product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProductViewedEventV1 {
-    /// What.
+    /// The viewed product.
     pub product_id: i64,
-    /// Who.
+    /// The user.
     pub user_id: i64,
 }
 
@@ -89,11 +89,11 @@ impl DomainEvent for ProductViewedEventV1 {
     }
 }
 
-/// The last one of a product was sold.
+/// The last unit of a product was sold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StockDepletedEventV1 {
-    /// What.
+    /// The sold-out product.
     pub product_id: i64,
 }
 
@@ -106,14 +106,14 @@ impl DomainEvent for StockDepletedEventV1 {
     }
 }
 
-/// Emits facts in the transaction that made them true, in their order; answers the id of the first.
+/// Emits facts in their order, in the transaction that makes them true. Returns the id of the first event.
 pub(crate) async fn emit(tx: &Tx, facts: Vec<Fact>) -> Result<Option<Uuid>> {
     let events: Vec<Event> = facts.into_iter().map(envelope).collect::<Result<_>>()?;
     append(tx, &events).await?;
     Ok(events.first().map(|event| event.id))
 }
 
-/// The fact in the envelope that carries it.
+/// Wraps a fact in an event envelope.
 fn envelope(fact: Fact) -> Result<Event> {
     let mut event = match fact {
         Fact::OrderPaid {

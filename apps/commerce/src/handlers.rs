@@ -1,4 +1,4 @@
-//! What people do in the shop, each in one transaction with its events, and what the consumers make of the events.
+//! Request handlers, each in one transaction with its events, and the handlers of the four subscribers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::domain::{Fact, Order, Product, Refusal, check_lines, check_user};
 use crate::events::{self, OrderPaidEventV1, ProductViewedEventV1, StockDepletedEventV1};
 use crate::tables::{self, Metric};
 
-/// Why something was not done.
+/// The reason why a request was not executed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The shop's rules are against it.
+    /// The request breaks a rule of the shop.
     Refused(Refusal),
-    /// The store is.
+    /// The store failed.
     Failed(Error),
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn add_product(
     Ok(product)
 }
 
-/// Whether the like is new; one that was there already is no second one.
+/// Adds a like. Returns `false` when the like existed before.
 pub(crate) async fn like(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<bool, Failure> {
     let tx = begin_for(db, product_id, user_id).await?;
     match tables::insert_like(&tx, product_id, user_id).await {
@@ -64,7 +64,7 @@ pub(crate) async fn like(db: &DatabaseConnection, product_id: i64, user_id: i64)
     Ok(true)
 }
 
-/// Whether there was a like to take back.
+/// Removes a like. Returns `false` when there was none.
 pub(crate) async fn unlike(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<bool, Failure> {
     let tx = begin_for(db, product_id, user_id).await?;
     if !tables::delete_like(&tx, product_id, user_id).await? {
@@ -75,7 +75,7 @@ pub(crate) async fn unlike(db: &DatabaseConnection, product_id: i64, user_id: i6
     Ok(true)
 }
 
-/// Nothing changes but that somebody looked: the event is all there is of it.
+/// Emits the view event. A view changes no table.
 pub(crate) async fn view(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<Option<Uuid>, Failure> {
     let tx = begin_for(db, product_id, user_id).await?;
     let event_id = events::emit(&tx, vec![Fact::ProductViewed { product_id, user_id }]).await?;
@@ -83,7 +83,7 @@ pub(crate) async fn view(db: &DatabaseConnection, product_id: i64, user_id: i64)
     Ok(event_id)
 }
 
-/// A transaction about a product that there is and somebody that there may be.
+/// Begins a transaction after checking the user number and that the product exists.
 async fn begin_for(db: &DatabaseConnection, product_id: i64, user_id: i64) -> Result<Tx, Failure> {
     check_user(user_id)?;
     let tx = table::begin(db).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn place_order(
     user_id: i64,
     wanted: &[(i64, i64)],
 ) -> Result<Order, Failure> {
-    check_lines(wanted)?; // before all of them are looked up at once
+    check_lines(wanted)?; // before one query reads all of them
     let tx = table::begin(db).await?;
     let ids: Vec<i64> = wanted.iter().map(|(product_id, _)| *product_id).collect();
     let products = tables::products(&tx, &ids).await?;
@@ -108,8 +108,8 @@ pub(crate) async fn place_order(
     Ok(order)
 }
 
-/// Pays an order: the payment, the stock and the events commit together, or nothing of them. The order and its products are
-/// locked first, so that nothing is paid or sold twice. Answers the paid order and the id of its event.
+/// Pays an order. Payment, stock and events commit together. The order and its products are locked first, so no order is paid
+/// twice and no unit is sold twice. Returns the paid order and the id of its event.
 pub(crate) async fn pay(db: &DatabaseConnection, order_id: i64, amount: i64) -> Result<(Order, Option<Uuid>), Failure> {
     let tx = table::begin(db).await?;
     let order = tables::order_to_pay(&tx, order_id).await?;
@@ -127,8 +127,8 @@ pub(crate) async fn pay(db: &DatabaseConnection, order_id: i64, amount: i64) -> 
     Ok((order, event_id))
 }
 
-/// `commerce-likes`: an event says whose likes have changed, and the number is taken from the likes themselves. So it is right
-/// in the end however often and in whatever order events come; a product that comes several times in a batch is counted once.
+/// `commerce-likes`: the event only names a product; the number is counted from the likes table. So the result is correct for
+/// any order and any repetition of events. A product that appears several times in a batch is counted once.
 pub(crate) async fn count_likes(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     let mut product_ids = Vec::with_capacity(events.len());
     for event in events {
@@ -137,21 +137,21 @@ pub(crate) async fn count_likes(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     tables::recount_likes(tx, product_ids.into_iter()).await
 }
 
-/// What both events of a like have in common.
+/// The common fields of both like events.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Liked {
     product_id: i64,
 }
 
-/// `commerce-sales`: the event of a paid order does not say what was sold; the order's own lines do.
+/// `commerce-sales`: `order.paid` carries no products, so the quantities come from the order lines in the database.
 pub(crate) async fn count_sales(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     let mut sold = BTreeMap::new();
     for event in events {
         let paid: OrderPaidEventV1 = event.decode()?;
         let order = tables::order(tx, paid.order_id).await?;
         let order = order.ok_or_else(|| {
-            let says = format!("order {} was paid, but the shop does not have it", paid.order_id);
+            let says = format!("order {} was paid but does not exist in the shop", paid.order_id);
             Error::new(ErrorKind::Failed, says)
         })?;
         for line in order.lines {
@@ -161,7 +161,7 @@ pub(crate) async fn count_sales(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     tables::add(tx, Metric::Sales, &sold).await
 }
 
-/// `commerce-views`.
+/// `commerce-views`: adds one for each view event.
 pub(crate) async fn count_views(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     let mut viewed = BTreeMap::new();
     for event in events {
@@ -171,8 +171,8 @@ pub(crate) async fn count_views(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     tables::add(tx, Metric::Views, &viewed).await
 }
 
-/// `commerce-stock`: what is kept of a product that is sold out is forgotten. The event came after the sale had committed, so
-/// whoever reads from now on sees it.
+/// `commerce-stock`: removes a sold-out product from the cache. The event is delivered after the sale was committed, so the
+/// next read returns the new stock.
 #[derive(Debug)]
 pub(crate) struct Invalidate(pub(crate) Arc<dyn ProductCache>);
 

@@ -1,4 +1,4 @@
-//! The shop's door. What it refuses is a problem with a stable code; nothing is half done then.
+//! The shop's HTTP API. A rejected request changes nothing and returns a problem with a stable code.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::domain::{Line, Order, Product, Refusal};
 use crate::handlers::{self, Failure};
 use crate::tables::{self, Metrics};
 
-/// Products in one page of the list.
+/// The number of products in one page of the list.
 const PAGE: u64 = 100;
 
 pub(crate) fn routes(cache: Arc<dyn ProductCache>) -> Router<Host> {
@@ -45,7 +45,7 @@ struct NewProduct {
     stock: i64,
 }
 
-/// A product as clients see it.
+/// A product in a response.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
@@ -90,7 +90,7 @@ struct Page {
 #[derive(Serialize)]
 struct Listed {
     products: Vec<Shown>,
-    /// Give it as `after` to see more.
+    /// The next page starts after this product: pass it as `after`. `None` on the last page.
     next: Option<i64>,
 }
 
@@ -109,7 +109,7 @@ async fn list_products(
     }))
 }
 
-/// From the cache, if it is there.
+/// Reads the product from the cache, or from the database on a cache miss.
 async fn show_product(
     State(host): State<Host>,
     Extension(cache): Extension<Arc<dyn ProductCache>>,
@@ -128,7 +128,7 @@ async fn show_product(
     Ok(Json(product.into()))
 }
 
-/// Liking twice is liking once.
+/// Idempotent: a second like changes nothing.
 async fn like(
     State(host): State<Host>,
     Path((product_id, user_id)): Path<(String, String)>,
@@ -138,7 +138,7 @@ async fn like(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Taking back what is not there changes nothing.
+/// Idempotent: removing a like that does not exist changes nothing.
 async fn unlike(
     State(host): State<Host>,
     Path((product_id, user_id)): Path<(String, String)>,
@@ -157,7 +157,7 @@ struct View {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Viewed {
-    /// For `postroom why`.
+    /// The event id, for `postroom why`.
     event_id: Option<Uuid>,
 }
 
@@ -196,7 +196,7 @@ struct NewLine {
     quantity: i64,
 }
 
-/// An order as clients see it.
+/// An order in a response.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Receipt {
@@ -205,7 +205,7 @@ struct Receipt {
     amount: i64,
     payment_id: Option<i64>,
     lines: Vec<ReceiptLine>,
-    /// For `postroom why`, when it was paid just now.
+    /// The id of the payment event, for `postroom why`. Only in the response to the payment.
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<Uuid>,
 }
@@ -273,10 +273,10 @@ async fn pay(
     Ok((StatusCode::CREATED, Json(receipt)))
 }
 
-/// A number in an address; where it is none, there is nothing.
+/// Parses a number in the path. Anything else is `404 Not Found`.
 fn number(text: &str, of: &str) -> Result<i64, Problem> {
     text.parse()
-        .map_err(|_not_a_number| Problem::not_found(format!("the number of a {of} is expected, not {text:?}")))
+        .map_err(|_not_a_number| Problem::not_found(format!("the {of} in the path must be a number, not {text:?}")))
 }
 
 impl From<Failure> for Problem {
@@ -305,7 +305,7 @@ impl From<Refusal> for Problem {
             Refusal::AlreadyPaid(id) => Self::new(
                 StatusCode::CONFLICT,
                 "already_paid",
-                format!("order {id} is paid already"),
+                format!("order {id} is already paid"),
             ),
             Refusal::AmountMismatch { due, offered } => {
                 let says = format!("{due} is due, {offered} is offered");

@@ -1,8 +1,8 @@
-//! A shop: likes, orders, views and stock, and what is counted from them.
+//! An online shop: likes, orders, views, stock, and the metrics that are counted from its events.
 //!
-//! `domain.rs` has the rules and knows nothing of events as others see them; `events.rs` gives each fact its type, its shape and
-//! its envelope; `handlers.rs` does the work, on both sides of the events; `tables.rs` is the SQL; `http.rs` lets people in;
-//! `cache.rs` keeps products that were read. `docs/guide/commerce.md` walks through it.
+//! `domain.rs` holds the rules and knows no event type. `events.rs` turns each domain fact into an event with a type, a
+//! schema and an envelope. `handlers.rs` executes requests and handles events. `tables.rs` is the SQL, `http.rs` the HTTP
+//! API, and `cache.rs` the product cache. `docs/guide/commerce.md` is a guided tour.
 
 mod cache;
 mod domain;
@@ -25,12 +25,12 @@ pub use events::{
 };
 pub use traffic::traffic;
 
-/// The module, without [`traffic`], with a cache of this process's own.
+/// The module without [`traffic`], with a cache that only this process uses.
 pub fn module() -> Module {
     module_with(Arc::new(LocalCache::default()))
 }
 
-/// The module with a cache that others may share.
+/// The module with the given cache, which several processes may share.
 pub fn module_with(cache: Arc<dyn ProductCache>) -> Module {
     Module::new("commerce")
         .tables(tables::all())
@@ -46,32 +46,32 @@ pub fn module_with(cache: Arc<dyn ProductCache>) -> Module {
         .routes(http::routes(cache))
 }
 
-/// How many like a product: its final state, whatever came how often.
+/// Counts the likes of each product. It stores the current number, so repeated events change nothing.
 fn likes() -> Subscriber {
     let likes = Subscriber::in_batches("commerce-likes", ["loopers.like.**"], handlers::count_likes);
     patient(likes, Idempotency::Upsert)
 }
 
-/// How many were sold: each order counts once.
+/// Counts the sold units of each product. Each order counts once.
 fn sales() -> Subscriber {
     let sales = Subscriber::in_batches("commerce-sales", ["loopers.order.paid.v1"], handlers::count_sales);
     patient(sales, Idempotency::Inbox)
 }
 
-/// How often somebody looked: each time counts once.
+/// Counts the views of each product. Each view counts once.
 fn views() -> Subscriber {
     let views = Subscriber::in_batches("commerce-views", ["loopers.product.viewed.v1"], handlers::count_views);
     patient(views, Idempotency::Inbox)
 }
 
-/// Forgetting what is cached twice is forgetting it once.
+/// Removes sold-out products from the cache. Removing a product twice has the same effect as removing it once.
 fn stock(cache: Arc<dyn ProductCache>) -> Subscriber {
     let handler = handlers::Invalidate(cache);
     let stock = Subscriber::matching("commerce-stock", ["loopers.stock.depleted.v1"], handler);
     patient(stock, Idempotency::Natural)
 }
 
-/// Every consumer tries three times more, a second apart, then gives the event up.
+/// Retries a failed event three times, one second apart. Then the event becomes a dead letter.
 fn patient(subscriber: Subscriber, idempotency: Idempotency) -> Subscriber {
     subscriber.idempotency(idempotency).retry(Retry {
         delays: Delays::Fixed(Duration::from_secs(1)),
@@ -80,7 +80,7 @@ fn patient(subscriber: Subscriber, idempotency: Idempotency) -> Subscriber {
     })
 }
 
-/// The guide's example is a program that runs.
+/// Compiles and runs the example in the guide as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/new-event.md")]
 struct NewEventGuide;

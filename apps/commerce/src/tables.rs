@@ -1,4 +1,4 @@
-//! The shop's tables: one SQL for PostgreSQL, MySQL and SQLite.
+//! The shop's tables. The same SQL runs on PostgreSQL, MySQL and SQLite.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, QueryResult};
 
 use crate::domain::{Line, Order, Product};
 
-/// Every migration, oldest first.
+/// All migrations, oldest first.
 pub(crate) fn all() -> [Migration; 1] {
     [Migration {
         number: 1,
@@ -18,7 +18,7 @@ pub(crate) fn all() -> [Migration; 1] {
     }]
 }
 
-/// What is counted of each product.
+/// The metrics of a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Metric {
     Likes,
@@ -36,20 +36,20 @@ impl Metric {
     }
 }
 
-/// What was counted of a product.
+/// The metric values of one product.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metrics {
     pub(crate) product_id: i64,
-    /// Who like it now.
+    /// Current number of likes.
     pub(crate) likes: i64,
-    /// How many of it were sold.
+    /// Number of sold units.
     pub(crate) sales: i64,
-    /// How often somebody looked at it.
+    /// Number of views.
     pub(crate) views: i64,
 }
 
-/// The next number of its kind. Whoever asks next waits until this transaction ends.
+/// The next number of this kind. The row stays locked until the transaction ends, so concurrent callers wait.
 pub(crate) async fn next_id(tx: &Tx, kind: &str) -> Result<i64> {
     let mut update = Query::update();
     update
@@ -60,7 +60,7 @@ pub(crate) async fn next_id(tx: &Tx, kind: &str) -> Result<i64> {
     last_id(tx, kind).await
 }
 
-/// The last number of its kind that was given out.
+/// The last number of this kind that was assigned.
 pub(crate) async fn last_id(tx: &Tx, kind: &str) -> Result<i64> {
     let mut select = Query::select();
     select
@@ -86,15 +86,15 @@ pub(crate) async fn insert_product(tx: &Tx, product: &Product) -> Result<()> {
     Ok(())
 }
 
-/// Those of these products that there are, sorted.
+/// Reads the existing products of `ids`, sorted by number.
 pub(crate) async fn products(tx: &Tx, ids: &[i64]) -> Result<Vec<Product>> {
     let mut select = select_products();
     select.and_where(Expr::col("product_id").is_in(ids.iter().copied()));
     read_products(tx, &select).await
 }
 
-/// The same, and nobody else changes them until this transaction ends. Locked in their order, so that two payments never wait
-/// for each other.
+/// Like [`products`], with row locks until the transaction ends. Rows are locked in ascending order, so two payments cannot
+/// deadlock.
 pub(crate) async fn products_to_sell(tx: &Tx, ids: &[i64]) -> Result<Vec<Product>> {
     let mut select = select_products();
     select
@@ -103,7 +103,7 @@ pub(crate) async fn products_to_sell(tx: &Tx, ids: &[i64]) -> Result<Vec<Product
     read_products(tx, &select).await
 }
 
-/// The next products behind a number.
+/// Products with a number greater than `after`.
 pub(crate) async fn products_after(tx: &Tx, after: i64, limit: u64) -> Result<Vec<Product>> {
     let mut select = select_products();
     select.and_where(Expr::col("product_id").gt(after)).limit(limit);
@@ -141,7 +141,7 @@ pub(crate) async fn set_stock(tx: &Tx, product: &Product) -> Result<()> {
     Ok(())
 }
 
-/// A conflict means that the like is there already.
+/// Returns a conflict error when the like exists.
 pub(crate) async fn insert_like(tx: &Tx, product_id: i64, user_id: i64) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -152,7 +152,7 @@ pub(crate) async fn insert_like(tx: &Tx, product_id: i64, user_id: i64) -> Resul
     Ok(())
 }
 
-/// Whether there was one.
+/// Returns whether the like existed.
 pub(crate) async fn delete_like(tx: &Tx, product_id: i64, user_id: i64) -> Result<bool> {
     let mut delete = Query::delete();
     delete
@@ -185,12 +185,12 @@ pub(crate) async fn insert_order(tx: &Tx, order: &Order) -> Result<()> {
     Ok(())
 }
 
-/// An order.
+/// Reads an order with its lines.
 pub(crate) async fn order(tx: &Tx, order_id: i64) -> Result<Option<Order>> {
     read_order(tx, order_id, &select_order(order_id)).await
 }
 
-/// The same, and nobody else pays it until this transaction ends.
+/// Like [`order`], with a row lock until the transaction ends, so only one transaction can pay it.
 pub(crate) async fn order_to_pay(tx: &Tx, order_id: i64) -> Result<Option<Order>> {
     let mut select = select_order(order_id);
     select.lock_exclusive();
@@ -245,7 +245,7 @@ pub(crate) async fn set_paid(tx: &Tx, order: &Order) -> Result<()> {
     Ok(())
 }
 
-/// Adds to what was counted, product by product in their order.
+/// Adds to the metric of each product, in ascending order of the products.
 pub(crate) async fn add(tx: &Tx, metric: Metric, more: &BTreeMap<i64, i64>) -> Result<()> {
     for (product_id, count) in more {
         let sum = Expr::col(("commerce_product_metric", "total")).add(*count);
@@ -264,8 +264,8 @@ pub(crate) async fn add(tx: &Tx, metric: Metric, more: &BTreeMap<i64, i64>) -> R
     Ok(())
 }
 
-/// Counts who like these products now. Their rows are locked before anything is counted: of two that count at once, the later
-/// one sees what the earlier one saw, and more.
+/// Counts the current likes of these products. The metric rows are locked before the count, so of two concurrent counts the
+/// later one sees at least the likes that the earlier one saw.
 pub(crate) async fn recount_likes(tx: &Tx, product_ids: impl Iterator<Item = i64>) -> Result<()> {
     let mut likes: BTreeMap<i64, i64> = product_ids.map(|product_id| (product_id, 0)).collect();
     add(tx, Metric::Likes, &likes).await?;

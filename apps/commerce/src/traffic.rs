@@ -1,4 +1,4 @@
-//! Customers, so that there is something to see.
+//! Generated customers, so that a demo shows events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use crate::domain::{Fact, Refusal};
 use crate::events;
 use crate::handlers::{self, Failure};
 
-/// Orders of somebody else have numbers from here on: no order of the shop comes as far.
+/// Order numbers of stray payments start here. Real orders never reach this number.
 const STRAYS_FROM: i64 = 900_000_000;
 
-/// A job that does something in the shop about every second. Most of it goes well; now and then somebody wants more than there
-/// is, and now and then a payment comes for an order that the shop does not have, which ends as a dead letter. A host adds it to
-/// [`crate::module`] when it wants traffic.
+/// A job that makes one visit to the shop about every second. Most visits succeed. Some order more than the stock, and some
+/// payments name an order that does not exist and become dead letters. A host adds the job to [`crate::module`] when it wants
+/// traffic.
 pub fn traffic() -> Job {
     let visits = Arc::new(AtomicU64::new(0));
     Job::every("commerce-traffic", Duration::from_secs(1), move |outbox| {
@@ -26,7 +26,7 @@ pub fn traffic() -> Job {
     })
 }
 
-/// The `number`-th visit: every twentieth begins with a new product, which the following visits are about.
+/// The `number`-th visit. Every twentieth visit adds a new product, and the following visits use it.
 async fn visit(outbox: Arc<dyn Outbox>, number: i64) -> Result<u64> {
     let db = outbox.db();
     if number % 40 == 25 {
@@ -36,7 +36,7 @@ async fn visit(outbox: Arc<dyn Outbox>, number: i64) -> Result<u64> {
         Ok(()) | Err(Failure::Refused(Refusal::OutOfStock { .. })) => Ok(1),
         Err(Failure::Refused(refusal)) => {
             let problem = Problem::from(refusal);
-            tracing::warn!(%problem, "the shop does not do what its own customers want");
+            tracing::warn!(%problem, "the shop rejected a generated request");
             Ok(0)
         }
         Err(Failure::Failed(error)) => Err(error),
@@ -55,7 +55,7 @@ async fn shop(db: &DatabaseConnection, number: i64) -> Result<(), Failure> {
     handlers::view(db, product_id, user_id).await?;
     match number % 4 {
         0 => drop(handlers::like(db, product_id, user_id).await?),
-        // Whoever liked it last thinks better of it.
+        // The user of the previous like removes it.
         1 if number % 8 == 5 => drop(handlers::unlike(db, product_id, 1 + (number - 1) % 7).await?),
         1 => {}
         _ => {
@@ -74,7 +74,7 @@ async fn newest(db: &DatabaseConnection) -> Result<i64, Failure> {
     Ok(newest)
 }
 
-/// Somebody else's payment: no order of the shop has such a number.
+/// Emits a payment for an order that does not exist in the shop.
 async fn stray_payment(db: &DatabaseConnection, order_id: i64) -> Result<()> {
     let tx = table::begin(db).await?;
     let paid = Fact::OrderPaid {

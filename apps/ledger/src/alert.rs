@@ -1,4 +1,4 @@
-//! When to wake whom: the rules, and what they say about what is seen.
+//! The alert rules of the ledger and their limits.
 
 use postroom::alert::Channel;
 use postroom::{Result, clock, operate};
@@ -6,37 +6,37 @@ use postroom_host::{Finding, Host, Rule};
 
 use crate::events::TYPES;
 
-/// An event that waits longer than this waits too long.
+/// An event that is pending for longer than this is late.
 pub const PENDING_LONG_S: u64 = 300;
-/// More late events than this are not counted: the alert has fired long before.
+/// The count of late events stops here; the alert fires at 100.
 const LATE_MAX: usize = 1_000;
 
-/// Every rule.
+/// All rules.
 pub const RULES: [Rule; 2] = [
     Rule {
         name: "ledger_events_failed",
         channel: Channel::Slack,
-        says: "events of the ledger were given up",
-        next: "postroom dead list; mend the cause, then postroom dead retry",
+        says: "ledger events became dead letters",
+        next: "postroom dead list; fix the cause, then postroom dead retry",
     },
     Rule {
         name: "ledger_events_pending",
         channel: Channel::PagerDuty,
-        says: "events of the ledger have waited for more than five minutes",
-        next: "postroom why; look after the broker",
+        says: "ledger events have been pending for more than five minutes",
+        next: "postroom why; check the broker",
     },
 ];
 
-/// What the rules look at.
+/// The values that the rules check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Events that a route has given up.
+    /// Events that became dead letters on a route.
     pub failed: u64,
-    /// Events that have been waiting for longer than [`PENDING_LONG_S`].
+    /// Events that are pending for longer than [`PENDING_LONG_S`].
     pub pending_long: u64,
 }
 
-/// What each of [`RULES`] says: one failure is enough, of late events there must be a hundred.
+/// Evaluates [`RULES`]: the first fires at one failed event, the second at 100 late events.
 pub fn judge(observed: &Observed) -> [Finding; 2] {
     [
         Finding::above(observed.failed as f64, 0.0),
@@ -50,7 +50,7 @@ pub(crate) async fn look(host: Host) -> Result<[Finding; 2]> {
 
 async fn observe(host: &Host) -> Result<Observed> {
     let store = &*host.store;
-    store.pulse().await?; // what was committed while no relay ran is pending too
+    store.pulse().await?; // includes events that were committed while no relay ran
     let carriers = host.carriers(&TYPES);
     let late = clock::now() - std::time::Duration::from_secs(PENDING_LONG_S);
     let pending = operate::undelivered(store, &TYPES, &carriers, LATE_MAX).await?;

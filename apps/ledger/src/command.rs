@@ -1,4 +1,4 @@
-//! What can be asked of the ledger, as it was asked, and doing it.
+//! The commands of the ledger and their execution.
 
 use postroom::Tx;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::domain::{Account, AccountId, Currency, Money, Refusal, Transaction};
 use crate::posting::{self, Failure, Locking};
 use crate::tables::journal::{self, Record};
 
-/// A wish to change something. As text it tells two requests with one idempotency key apart.
+/// A request to change the ledger. Its JSON text identifies the request that an idempotency key belongs to.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub(crate) enum Command {
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     },
 }
 
-/// An account, as it is shown.
+/// An account in a response.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Shown {
     account_id: String,
@@ -62,7 +62,7 @@ impl From<Account> for Shown {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Outcome {
@@ -71,7 +71,7 @@ pub(crate) enum Outcome {
 }
 
 impl Command {
-    /// Does it; on any failure the caller rolls back.
+    /// Executes the command. After an error the caller rolls back.
     pub(crate) async fn execute(&self, tx: &Tx, locking: Locking) -> Result<Outcome, Failure> {
         let transaction = match self {
             Self::Open { owner, name, currency } => {

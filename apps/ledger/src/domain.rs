@@ -1,4 +1,4 @@
-//! The ledger's rules: money, accounts, transactions, and the order of an account's events. No database, no JSON document, no
+//! The ledger's rules: money, accounts, transactions, and the sequence of an account's events. No database, no JSON, no
 //! topic.
 
 mod account;

@@ -1,6 +1,6 @@
-//! What happens in the ledger, as others hear of it: one event for each customer's account that a transaction touches.
+//! The ledger's public events: one for each customer account that a transaction changes.
 //!
-//! Fields are only ever added, and optional; readers ignore what they do not know.
+//! New fields are optional, and no field is ever removed. Readers ignore unknown fields.
 
 use postroom::{DomainEvent, Event, Result};
 use schemars::JsonSchema;
@@ -9,50 +9,50 @@ use uuid::Uuid;
 
 use crate::domain::{Entry, Posted};
 
-/// Both events.
+/// The types of both events.
 pub(crate) const TYPES: [&str; 2] = [LedgerPosted::TYPE, LedgerReversed::TYPE];
 
-/// What a transaction did to one account.
+/// The effect of a transaction on one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Movement {
     /// The account.
     pub account_id: String,
-    /// Whose account.
+    /// The owner of the account.
     pub owner: String,
     /// The transaction.
     #[schemars(with = "String")]
     pub transaction_id: Uuid,
-    /// The account on the other side; `clearing-KRW` and the like for deposits and withdrawals.
+    /// The account on the other side. For deposits and withdrawals it is a clearing account such as `clearing-KRW`.
     pub counterpart_id: String,
-    /// The number of this event among the account's: 1, 2, 3, without a gap.
+    /// The sequence number of this event in the account: 1, 2, 3, without gaps.
     pub sequence_number: i64,
     /// ISO 4217.
     pub currency: String,
-    /// In minor units; below zero where money left.
+    /// In minor units. Negative when money leaves the account.
     pub amount: i64,
-    /// What the account held then, in minor units.
+    /// The balance after the transaction, in minor units.
     pub balance_after: i64,
-    /// When, in milliseconds since 1970.
+    /// The time of the posting, in milliseconds since 1970.
     pub posted_at_ms: i64,
 }
 
 /// A deposit, a withdrawal or a transfer was posted to an account.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerPosted {
-    /// What it did to the account.
+    /// The effect on the account.
     #[serde(flatten)]
     pub movement: Movement,
     /// `deposit`, `withdrawal` or `transfer`.
     pub kind: String,
 }
 
-/// A transaction was taken back on an account.
+/// A transaction was reversed on an account.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerReversed {
-    /// What the reversal did to the account.
+    /// The effect of the reversal on the account.
     #[serde(flatten)]
     pub movement: Movement,
-    /// The transaction that was taken back.
+    /// The reversed transaction.
     #[schemars(with = "String")]
     pub reverses: Uuid,
 }
@@ -75,8 +75,8 @@ impl DomainEvent for LedgerReversed {
     }
 }
 
-/// The events of a transaction. Each one's id follows from its transaction and account, so that whoever remembers event ids
-/// remembers transactions.
+/// The events of a transaction. The event id is derived from the transaction and the account, so deduplication by event id is
+/// deduplication by transaction.
 pub(crate) fn of(posted: &Posted) -> Result<Vec<Event>> {
     let customers = posted
         .entries

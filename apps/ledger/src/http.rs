@@ -1,4 +1,4 @@
-//! The ledger's door: ask for changes, look at what is.
+//! The ledger's HTTP API: commands and queries.
 
 mod change;
 mod look;

@@ -1,5 +1,5 @@
-//! One effect per idempotency key. The answer to a request is kept in the transaction of its effect; whoever sends the same
-//! request again gets the same answer. An attempt that was overtaken is rolled back whole, its event with it, and made again.
+//! One effect per idempotency key. The response is stored in the transaction of the effect, and a repeated request returns
+//! the stored response. An attempt that loses a race is rolled back completely, with its event, and retried.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,21 @@ use crate::tables::request::{self, Answered};
 
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 200;
-/// Ids of requests are made in this namespace.
+/// The namespace of the request ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5e1d_9c0a_77f4_4c53_9b7e_1f6f_0c2d_8a31);
-/// How often a request is tried, and how long: a client waits.
+/// Limits of the retries of one request, by number and by time: the client is waiting.
 const ATTEMPTS_MAX: u32 = 20;
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Who was overtaken this often locks first: then nobody overtakes.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// After this many optimistic attempts, the next one locks the accounts first, so no concurrent posting can overtake it.
 const OPTIMISTIC_ATTEMPTS: u32 = 4;
-/// Between two attempts, at most: doubled each time up to the longest, and spread over all of it, so that those who met once
-/// do not meet again.
-const PAUSE_FIRST: Duration = Duration::from_millis(4);
-const PAUSE_MAX: Duration = Duration::from_millis(256);
-/// Larger than any answer of ours.
+/// Backoff between two attempts. The upper limit doubles up to the maximum, and the wait is random below it, so competing
+/// requests do not collide again.
+const BACKOFF_FIRST: Duration = Duration::from_millis(4);
+const BACKOFF_MAX: Duration = Duration::from_millis(256);
+/// Larger than any response of this API.
 const ANSWER_BYTES_MAX: usize = 1 << 16;
 
-/// The request's `Idempotency-Key`.
+/// The `Idempotency-Key` header of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key(Uuid);
 
@@ -53,44 +53,44 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
     }
 }
 
-/// Does what is asked, once for this key, and answers; or answers what was answered before.
+/// Executes the command once for this key and returns the response. A repeated request returns the stored response.
 pub(crate) async fn once(host: &Host, Key(key): Key, command: &Command) -> Result<Response, Problem> {
     let text = serde_json::to_vec(command).map_err(Error::from)?;
-    let wanted = Uuid::new_v5(&NAMESPACE, &text).to_string(); // however long the request is
+    let fingerprint = Uuid::new_v5(&NAMESPACE, &text).to_string(); // short, for a request of any size
     let begun = Instant::now();
     for attempt in 0..ATTEMPTS_MAX {
         let locking = match attempt {
             ..OPTIMISTIC_ATTEMPTS => Locking::Optimistic,
-            OPTIMISTIC_ATTEMPTS.. => Locking::First,
+            OPTIMISTIC_ATTEMPTS.. => Locking::Pessimistic,
         };
-        match try_once(host, key, (command, &wanted), locking).await {
-            Ok(answered) => return respond(&answered, &wanted),
-            Err(Failure::Broken(error)) if !is_passing(&error) || begun.elapsed() > PATIENCE => {
+        match try_once(host, key, (command, &fingerprint), locking).await {
+            Ok(answered) => return respond(&answered, &fingerprint),
+            Err(Failure::Broken(error)) if !is_transient(&error) || begun.elapsed() > TIME_MAX => {
                 return Err(error.into());
             }
-            Err(_overtaken) if begun.elapsed() > PATIENCE => break,
-            Err(_overtaken) => tokio::time::sleep(pause(attempt, rand::random())).await,
+            Err(_retryable) if begun.elapsed() > TIME_MAX => break,
+            Err(_retryable) => tokio::time::sleep(backoff(attempt, rand::random())).await,
         }
     }
-    let detail = "others posted to the account all the time; send the same request again";
+    let detail = "too many concurrent postings to this account; send the same request again";
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "contended", detail))
 }
 
-/// A conflict (the same key, or the same reversal, just committed), a deadlock, a connection that broke: the next attempt finds
-/// out what became of it.
-fn is_passing(error: &Error) -> bool {
+/// True for a conflict (the same key or the same reversal was just committed), a deadlock and a broken connection. The next
+/// attempt reads the committed state.
+fn is_transient(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unavailable)
 }
 
-fn pause(attempt: u32, roll: f64) -> Duration {
-    let longest = PAUSE_FIRST.saturating_mul(1 << attempt.min(16)).min(PAUSE_MAX);
+fn backoff(attempt: u32, roll: f64) -> Duration {
+    let longest = BACKOFF_FIRST.saturating_mul(1 << attempt.min(16)).min(BACKOFF_MAX);
     longest.mul_f64(roll)
 }
 
 async fn try_once(
     host: &Host,
     key: Uuid,
-    (command, wanted): (&Command, &str),
+    (command, fingerprint): (&Command, &str),
     locking: Locking,
 ) -> Result<Answered, Failure> {
     let tx = host.begin().await?;
@@ -100,15 +100,15 @@ async fn try_once(
     }
     match command.execute(&tx, locking).await {
         Ok(outcome) => {
-            let answered = answer(wanted, (StatusCode::CREATED, axum::Json(outcome))).await?;
+            let answered = answer(fingerprint, (StatusCode::CREATED, axum::Json(outcome))).await?;
             request::insert(&tx, key, &answered).await?;
             tx.commit().await?;
             Ok(answered)
         }
         Err(Failure::Refused(refusal)) => {
-            tx.rollback().await?; // what was done before the rule was met
+            tx.rollback().await?; // the changes made before the rule failed
             let tx = host.begin().await?;
-            let answered = answer(wanted, problem(&refusal)).await?;
+            let answered = answer(fingerprint, problem(&refusal)).await?;
             request::insert(&tx, key, &answered).await?;
             tx.commit().await?;
             Ok(answered)
@@ -120,7 +120,7 @@ async fn try_once(
     }
 }
 
-/// A refusal over HTTP.
+/// Converts a refusal into an HTTP problem.
 pub(crate) fn problem(refusal: &Refusal) -> Problem {
     let status = match refusal {
         Refusal::UnknownAccount | Refusal::UnknownTransaction => StatusCode::NOT_FOUND,
@@ -130,7 +130,7 @@ pub(crate) fn problem(refusal: &Refusal) -> Problem {
     Problem::new(status, refusal.code(), refusal.to_string())
 }
 
-/// A response, as it is kept.
+/// Converts a response into a row to store.
 async fn answer(command: &str, response: impl IntoResponse) -> Result<Answered> {
     let response = response.into_response();
     let status = response.status().as_u16();
@@ -144,10 +144,10 @@ async fn answer(command: &str, response: impl IntoResponse) -> Result<Answered> 
     })
 }
 
-/// What was kept, as a response; unless it was kept for another request.
-fn respond(answered: &Answered, wanted: &str) -> Result<Response, Problem> {
-    if answered.command != wanted {
-        let detail = "this Idempotency-Key belongs to another request; take a new one";
+/// Converts a stored row into a response. Rejects a key that was used for a different request.
+fn respond(answered: &Answered, fingerprint: &str) -> Result<Response, Problem> {
+    if answered.command != fingerprint {
+        let detail = "this Idempotency-Key belongs to a different request; send a new key";
         return Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
@@ -168,10 +168,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_are_spread() {
-        assert_eq!(pause(0, 1.0), PAUSE_FIRST);
-        assert_eq!(pause(2, 0.5), PAUSE_FIRST * 2);
-        assert_eq!(pause(ATTEMPTS_MAX, 1.0), PAUSE_MAX);
-        assert_eq!(pause(5, 0.0), Duration::ZERO);
+    fn backoff_grows_and_is_spread() {
+        assert_eq!(backoff(0, 1.0), BACKOFF_FIRST);
+        assert_eq!(backoff(2, 0.5), BACKOFF_FIRST * 2);
+        assert_eq!(backoff(ATTEMPTS_MAX, 1.0), BACKOFF_MAX);
+        assert_eq!(backoff(5, 0.0), Duration::ZERO);
     }
 }

@@ -1,7 +1,7 @@
-//! A double-entry ledger whose every posting is an event.
+//! A double-entry ledger that emits an event for every posting.
 //!
-//! Balances, journal and events commit together or not at all; read models, audit log and a watch over the events' numbers
-//! follow. `docs/guide/ledger.md` says which part is in which file, and walks through it with curl.
+//! Balances, journal and events commit in one transaction. Subscribers maintain the read models and the audit log, and check
+//! the sequence numbers of the events. `docs/guide/ledger.md` lists the files and is a walk-through with curl.
 
 mod alert;
 mod command;
@@ -25,9 +25,9 @@ pub use alert::{Observed, PENDING_LONG_S, RULES, judge};
 pub use events::{LedgerPosted, LedgerReversed, Movement};
 pub use traffic::traffic;
 
-/// Where the events belong on a broker.
+/// The topic of the events.
 const TOPIC: &str = "ledger-events";
-/// The subscribers.
+/// The subscriber groups.
 const GROUPS: [&str; 4] = [
     "ledger-balances",
     "ledger-portfolios",
@@ -35,7 +35,7 @@ const GROUPS: [&str; 4] = [
     "ledger-sequence",
 ];
 
-/// The module, without [`traffic`].
+/// The module without [`traffic`].
 pub fn module() -> Module {
     let [balances, portfolios, audit, sequence] = GROUPS;
     Module::new("ledger")
@@ -43,13 +43,15 @@ pub fn module() -> Module {
         .event::<LedgerPosted>()
         .event::<LedgerReversed>()
         .topic(TOPIC.parse().unwrap_or_default())
-        // An event carries the balance and its number: the newest one wins, however often and late others come.
+        // An event carries the balance and its sequence number. The highest number wins, so repeated and late events change
+        // nothing.
         .subscriber(subscriber(balances, handlers::show_balance, Idempotency::Upsert))
-        // Adding up is not repeatable. An event's id follows from its transaction, so the inbox counts transactions.
+        // Adding is not idempotent, so it uses the inbox. The event id is derived from the transaction, so the inbox counts
+        // each transaction once.
         .subscriber(subscriber(portfolios, handlers::add_to_portfolio, Idempotency::Inbox))
-        // Kept for longer than any inbox: its own key, transaction and account, tells repetitions for five years.
+        // The audit log is kept longer than the inbox. Its own key (transaction, account) detects repetitions for five years.
         .subscriber(subscriber(audit, handlers::write_audit, Idempotency::Upsert))
-        // What the inbox knows is delivered again, not numbered twice.
+        // The inbox drops redeliveries. So a number that arrives twice belongs to two different events.
         .subscriber(subscriber(sequence, handlers::watch_sequence, Idempotency::Inbox))
         .job(retention::job())
         .alerts(RULES, alert::look)
@@ -62,7 +64,7 @@ fn subscriber(group: &str, handler: impl Handler + 'static, idempotency: Idempot
         .retry(retry())
 }
 
-/// Five attempts, two seconds apart, then an operator decides.
+/// Five attempts, two seconds apart. Then the event becomes a dead letter.
 fn retry() -> Retry {
     Retry {
         delays: Delays::Fixed(Duration::from_secs(2)),

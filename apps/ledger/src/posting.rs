@@ -1,4 +1,4 @@
-//! Posting: balances, transaction, journal entries and events in one transaction of the database, or nothing.
+//! Posting: balances, transaction, journal entries and events in one database transaction.
 
 use postroom::{Error, Tx, append};
 use sea_orm::DbErr;
@@ -7,12 +7,12 @@ use crate::domain::{Account, Entry, Leg, Posted, Refusal, Transaction};
 use crate::events;
 use crate::tables::{self, account, journal};
 
-/// Why an attempt is to be rolled back.
+/// The reason to roll back an attempt.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It breaks a rule.
+    /// The request breaks a rule.
     Refused(Refusal),
-    /// Somebody else posted to the account first: read it again, and try again.
+    /// A concurrent posting changed the account. Read it again and retry.
     Stale,
     /// The database failed.
     Broken(Error),
@@ -36,16 +36,16 @@ impl From<DbErr> for Failure {
     }
 }
 
-/// How an account is kept from changing between being read and being written.
+/// How to protect an account against concurrent changes between read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// It is not: a write that finds another version has been overtaken.
+    /// No lock. The write fails when the version has changed.
     Optimistic,
-    /// It is locked before it is read, for those who were overtaken again and again.
-    First,
+    /// Lock the account before reading it. Used after several failed optimistic attempts.
+    Pessimistic,
 }
 
-/// Posts a transaction; on any failure the caller rolls back all of it.
+/// Posts a transaction. After an error the caller rolls back.
 pub(crate) async fn post(tx: &Tx, transaction: Transaction, locking: Locking) -> Result<Posted, Failure> {
     let mut entries = Vec::with_capacity(transaction.legs.len());
     for leg in transaction.in_lock_order() {
@@ -63,10 +63,11 @@ pub(crate) async fn post(tx: &Tx, transaction: Transaction, locking: Locking) ->
     Ok(posted)
 }
 
-/// Writes one account, if it still is what it was when it was read.
+/// Reads an account, applies one leg and writes it, if its version has not changed.
 async fn move_money(tx: &Tx, transaction: &Transaction, leg: &Leg, locking: Locking) -> Result<Account, Failure> {
-    // Every deposit of a currency writes to its clearing account: by optimism only one of many would get through.
-    if leg.account_id.is_clearing() || locking == Locking::First {
+    // Every deposit and withdrawal of a currency writes to its clearing account, so optimistic locking would fail for all but
+    // one of the concurrent writers.
+    if leg.account_id.is_clearing() || locking == Locking::Pessimistic {
         account::lock(tx, &leg.account_id).await?;
     }
     let before = account::find(tx, &leg.account_id).await?;
@@ -79,7 +80,7 @@ async fn move_money(tx: &Tx, transaction: &Transaction, leg: &Leg, locking: Lock
     }
 }
 
-/// Opens an account, and the clearing account of its currency with the first one.
+/// Opens an account. The first account of a currency also creates its clearing account.
 pub(crate) async fn open(tx: &Tx, account: &Account) -> Result<(), Failure> {
     let clearing = Account::clearing(account.currency);
     if account::find(tx, &clearing.account_id).await?.is_none() {

@@ -1,4 +1,4 @@
-//! What is not kept for ever, removed in small batches.
+//! Deletes old audit rows and idempotency keys, in small batches.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use postroom::{Job, table};
 
 use crate::tables::{audit, request};
 
-/// Rows in one transaction.
+/// Rows per transaction.
 const BATCH: u64 = 500;
 const DAY_MS: i64 = 86_400_000;
-/// Five years, two of them leap years.
+/// Five years, with two leap days.
 const AUDIT_MS: i64 = (5 * 365 + 2) * DAY_MS;
-/// As long as delivered events are kept: who has not repeated a request by then does not.
+/// The same time as for delivered events. A client that has not repeated a request by then does not repeat it.
 const REQUESTS_MS: i64 = 7 * DAY_MS;
 
-/// Removes audit rows after five years, and forgets idempotency keys after a week.
+/// Deletes audit rows after five years and idempotency keys after seven days.
 pub(crate) fn job() -> Job {
     Job::every("ledger-retention", Duration::from_secs(600), |outbox| async move {
         let mut removed = 0;

@@ -1,4 +1,4 @@
-//! The state of each event, as a view over what the platform keeps: PENDING, PROCESSED or FAILED.
+//! The state of each event (PENDING, PROCESSED or FAILED), derived from the state that Postroom stores for each route.
 
 use postroom::dead::{self, Selection};
 use postroom::operate::{self, Carrier, Step, Timeline};
@@ -10,15 +10,15 @@ use uuid::Uuid;
 
 use crate::events::{Movement, TYPES};
 
-/// Where an event stands.
+/// The state of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum State {
-    /// Some route has not delivered it yet, or tries again.
+    /// At least one route has not delivered the event yet or is retrying it.
     Pending,
-    /// Every route has delivered it.
+    /// Every route has delivered the event.
     Processed,
-    /// Some route has given it up.
+    /// At least one route has made it a dead letter.
     Failed,
 }
 
@@ -31,23 +31,24 @@ pub(crate) struct EventState {
     account_id: String,
     transaction_id: Option<Uuid>,
     state: State,
-    /// How often it was tried in vain, by the route that tried most; counted until it is delivered.
+    /// The highest number of failed attempts on one route, until the event is delivered.
     retry_count: u32,
-    /// What went wrong last.
+    /// The last error.
     error: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
-    /// When the last subscriber that keeps an inbox handled it.
+    /// The time when the last subscriber with an inbox handled the event.
     #[serde(with = "time::serde::rfc3339::option")]
     processed_at: Option<OffsetDateTime>,
-    /// The routes that have something to say.
+    /// The state on each route that carries the event.
     routes: Vec<Step>,
 }
 
-/// Events in this state (any, unless told), at most `limit`: failed and processed ones newest first, pending ones oldest first.
+/// Lists at most `limit` events in this state (`None`: in any state). Failed and processed events are sorted newest first,
+/// pending events oldest first.
 pub(crate) async fn list(host: &Host, state: Option<State>, limit: usize) -> Result<Vec<EventState>> {
     let (store, carriers) = (&*host.store, host.carriers(&TYPES));
-    store.pulse().await?; // what was committed while no relay ran is pending too
+    store.pulse().await?; // includes events that were committed while no relay ran
     let entries = match state {
         Some(State::Failed) => failed(store, &carriers, limit).await?,
         Some(State::Pending) => operate::undelivered(store, &TYPES, &carriers, limit).await?,
@@ -72,12 +73,12 @@ async fn failed(store: &dyn Inspect, carriers: &[Carrier], limit: usize) -> Resu
     let letters = dead::list(store.db(), &which, None, limit as u64).await?;
     let mut entries: Vec<Entry> = letters.into_iter().map(|letter| letter.entry).collect();
     let mut seen = std::collections::HashSet::new();
-    entries.retain(|entry| seen.insert(entry.event.id)); // several routes may have given it up
+    entries.retain(|entry| seen.insert(entry.event.id)); // an event may be a dead letter on several routes
     Ok(entries)
 }
 
 impl EventState {
-    /// What the routes that carry its type have done with an event.
+    /// Combines the states of all routes that carry the event's type.
     fn of(timeline: Timeline, carriers: &[Carrier]) -> Self {
         let Timeline { entry, steps, .. } = timeline;
         let carries = |carrier: &Carrier, step: &Step| {
@@ -101,7 +102,7 @@ impl EventState {
     }
 }
 
-/// One that gave it up is enough to have failed, one that waits is enough to be pending.
+/// One failed route makes the event failed; one waiting route makes it pending.
 fn judge<'a>(states: impl Iterator<Item = &'a str>) -> State {
     let mut judged = State::Processed;
     for state in states {

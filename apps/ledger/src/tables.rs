@@ -1,4 +1,4 @@
-//! The ledger's tables: one SQL for PostgreSQL, MySQL and SQLite. One file for each group of them.
+//! The ledger's tables, one file per group. The same SQL runs on PostgreSQL, MySQL and SQLite.
 
 pub(crate) mod account;
 pub(crate) mod audit;
@@ -11,7 +11,7 @@ pub(crate) mod sequence;
 use postroom::{Error, ErrorKind, Migration, Result, clock};
 use uuid::Uuid;
 
-/// Every migration, oldest first.
+/// All migrations, oldest first.
 pub(crate) fn all() -> [Migration; 1] {
     [Migration {
         number: 1,
@@ -21,12 +21,12 @@ pub(crate) fn all() -> [Migration; 1] {
     }]
 }
 
-/// The time in milliseconds since 1970.
+/// The current time in milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     i64::try_from(clock::now().unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
 }
 
-/// What only somebody's own SQL can have written.
+/// The error for a value that the ledger never writes; another program must have written it.
 fn unreadable(what: &str) -> Error {
     Error::new(
         ErrorKind::Failed,

@@ -1,4 +1,4 @@
-//! Customers, so that there is something to see.
+//! Generated customers, so that a demo shows events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ pub fn traffic() -> Job {
     let day = Arc::new(Day::default());
     Job::every("ledger-traffic", Duration::from_secs(1), move |outbox| {
         let day = Arc::clone(&day);
-        async move { day.go_on(&*outbox).await }
+        async move { day.post_next(&*outbox).await }
     })
 }
 
@@ -28,15 +28,15 @@ struct Day {
 }
 
 impl Day {
-    /// The next transaction of the day. One that somebody overtakes, or that a rule refuses, did not happen.
-    async fn go_on(&self, outbox: &dyn Outbox) -> Result<u64> {
+    /// Posts the next generated transaction. A transaction that a concurrent posting or a rule prevents is skipped.
+    async fn post_next(&self, outbox: &dyn Outbox) -> Result<u64> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let accounts = self.accounts.get_or_try_init(|| open_accounts(outbox)).await?;
         let Some(transaction) = transaction(turn, accounts).map_err(refused)? else {
             return Ok(0);
         };
         let tx = table::begin(outbox.db()).await?;
-        match posting::post(&tx, transaction, Locking::First).await {
+        match posting::post(&tx, transaction, Locking::Pessimistic).await {
             Ok(_posted) => tx.commit().await.map(|()| 1),
             Err(Failure::Broken(error)) => Err(error),
             Err(Failure::Refused(_) | Failure::Stale) => Ok(0),
@@ -61,7 +61,7 @@ async fn open_accounts(outbox: &dyn Outbox) -> Result<Vec<AccountId>> {
     Ok(accounts)
 }
 
-/// Two in three move money on, one brings some; now and then somebody takes some out.
+/// Of three transactions, one is a deposit and two are transfers. Every tenth deposit is a withdrawal instead.
 fn transaction(turn: usize, accounts: &[AccountId]) -> Result<Option<Transaction>, Refusal> {
     let at = |place: usize| accounts.iter().cycle().nth(place).cloned();
     let (Some(here), Some(there)) = (at(turn / 3), at(turn / 3 + turn % 3)) else {

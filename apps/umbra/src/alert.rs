@@ -1,4 +1,4 @@
-//! When to worry: what is measured over the module's events, and the limits above which somebody should look.
+//! Alert rules: the values measured over the module's events, and their limits.
 
 use postroom::alert::Channel;
 use postroom::operate::Failures;
@@ -8,26 +8,33 @@ use time::OffsetDateTime;
 
 use crate::billing::events::ChargeRequested;
 
-/// More events than this are not counted: the alert has fired before.
+/// The count stops here; the alert fires above 1,000.
 const UNPUBLISHED_MAX: usize = 2_000;
 
-/// The four rules of the description.
+/// The four rules of the specification.
 pub const RULES: [Rule; 4] = [
-    rule("umbra_unpublished_events", "events of Umbra pile up"),
-    rule("umbra_event_age_max_s", "events of Umbra come late, by seconds"),
-    rule("umbra_failed_events", "a handler of Umbra is broken: events fail"),
-    rule("umbra_retry_count_mean", "trying Umbra's events again does not help"),
+    rule("umbra_unpublished_events", "too many Umbra events are undelivered"),
+    rule(
+        "umbra_event_age_max_s",
+        "the oldest undelivered Umbra event is too old, in seconds",
+    ),
+    rule(
+        "umbra_failed_events",
+        "too many Umbra events fail; a handler may be broken",
+    ),
+    rule("umbra_retry_count_mean", "Umbra events keep failing after retries"),
 ];
 
-/// And one more: a charge is asked for until there is an answer, so one that was given up is money that nobody settles.
+/// One more rule. A charge is retried until its outcome is known, so a dead letter means a payment or refund that nothing
+/// else settles.
 pub const CHARGES: Rule = Rule {
     name: "umbra_charges_given_up",
     channel: Channel::PagerDuty,
-    says: "a charge or a refund was given up, and somebody's money with it",
+    says: "a charge or a refund became a dead letter; a customer's payment is not settled",
     next: "postroom dead list; settle it with the bank, then postroom dead retry or discard",
 };
 
-/// Looks for dead letters of charges.
+/// Counts the dead letters of charges.
 pub(crate) async fn look_at_charges(host: Host) -> Result<[Finding; 1]> {
     let types = [ChargeRequested::TYPE];
     let failures = operate::failures(&*host.store, &types, &host.carriers(&types)).await?;
@@ -43,21 +50,21 @@ const fn rule(name: &'static str, says: &'static str) -> Rule {
     }
 }
 
-/// What is measured.
+/// The measured values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauges {
-    /// Events that some route has not delivered yet.
+    /// Events that at least one route has not delivered yet.
     pub unpublished_events: u64,
-    /// How old the oldest of them is, in seconds.
+    /// The age of the oldest of them, in seconds.
     pub event_age_max_s: f64,
-    /// Events that failed: those to be tried again, and those that were given up.
+    /// Failed events: those in retry and the dead letters.
     pub failed_events: u64,
-    /// How often those to be tried again have failed on average.
+    /// The mean number of failed attempts of the events in retry.
     pub retry_count_mean: f64,
 }
 
 impl Gauges {
-    /// Measures what waits, oldest first, and what has failed.
+    /// Computes the values from the undelivered entries (oldest first) and the failures.
     pub fn of(waiting: &[Entry], failures: &Failures, now: OffsetDateTime) -> Self {
         let oldest = waiting.first().map(|entry| now - entry.created_at);
         Self {
@@ -68,7 +75,7 @@ impl Gauges {
         }
     }
 
-    /// What each of [`RULES`] says.
+    /// Evaluates [`RULES`].
     pub fn judge(&self) -> [Finding; 4] {
         [
             Finding::above(self.unpublished_events as f64, 1_000.0),
@@ -79,10 +86,10 @@ impl Gauges {
     }
 }
 
-/// Looks at all events of the module, on whatever routes carry them.
+/// Evaluates the rules over all events of the module, on all routes that carry them.
 pub(crate) async fn look(host: Host, types: Vec<&'static str>) -> Result<[Finding; 4]> {
     let (store, carriers) = (&*host.store, host.carriers(&types));
-    store.pulse().await?; // what was committed while no relay ran waits too
+    store.pulse().await?; // includes events that were committed while no relay ran
     let waiting = operate::undelivered(store, &types, &carriers, UNPUBLISHED_MAX).await?;
     let failures = operate::failures(store, &types, &carriers).await?;
     Ok(Gauges::of(&waiting, &failures, clock::now()).judge())

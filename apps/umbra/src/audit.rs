@@ -1,4 +1,4 @@
-//! Audit: what happened, each event once, and nothing in it that nobody should read.
+//! Audit: a log with one row per event. Sensitive fields are masked.
 
 mod domain;
 pub(crate) mod handlers;

@@ -1,4 +1,4 @@
-//! Billing: cards, subscriptions, and the charges that keep them going.
+//! Billing: cards, subscriptions and their charges.
 
 pub(crate) mod attempt;
 pub mod card;

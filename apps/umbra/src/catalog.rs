@@ -1,6 +1,6 @@
-//! Declaring events: one line says what an event belongs to, and it is in the module's catalogue.
+//! Event declarations: one line sets the aggregate of an event and adds it to the module's catalogue.
 
-/// Makes each type an event of an aggregate, under its own name, and lists them all for the module.
+/// Implements `DomainEvent` for each type, with the type's name as the event type, and lists the types for the module.
 macro_rules! catalog {
     ($($event:ident of $aggregate:literal by $id:ident,)+) => {
         $(impl postroom::DomainEvent for $event {

@@ -1,4 +1,4 @@
-//! What all doors have in common.
+//! Request parts that all HTTP APIs of the module share.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::refusal::check_id;
 
-/// An id in an address: of what one in a body is made of, so that no database is asked for anything else.
+/// An id in the path, with the same limits as an id in a body, so that no query runs with an invalid id.
 pub(crate) struct Id(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
@@ -24,10 +24,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// Most entries of a listing in one answer.
+/// Maximum number of entries in one response.
 const LIMIT: u64 = 100;
 
-/// Which part of a listing: what comes after an id, and at most so many.
+/// The requested page of a list: entries after an id, up to a limit.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Part {
@@ -57,12 +57,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Part {
     }
 }
 
-/// Commits what a request did. Unless it gets here, it did nothing.
+/// Commits the changes of a request. Without this call the transaction is rolled back.
 pub(crate) async fn commit(tx: Tx) -> Result<(), Problem> {
     Ok(tx.commit().await?)
 }
 
-/// A new id; later ones are greater.
+/// A new id. Later ids are greater.
 pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()
 }

@@ -1,4 +1,4 @@
-//! Guilds: where the bot is installed, and whose they are.
+//! Guilds: the bot's installations and the owners of the guilds.
 
 pub(crate) mod domain;
 pub mod events;

@@ -1,4 +1,4 @@
-//! Identity: who our users are, and their sessions.
+//! Identity: users and their sessions.
 
 pub mod events;
 pub(crate) mod handlers;

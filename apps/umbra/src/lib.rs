@@ -1,7 +1,7 @@
-//! A subscription service: guilds, billing, licences, recovery and who is told of what.
+//! A subscription service: guilds, billing, licences, recovery and notifications.
 //!
-//! A folder for each context, with the same files in it. No context calls another one: what one does, others learn from its
-//! events, through the outbox. `docs/guide/umbra.md` says where everything is.
+//! Each context has a folder with the same set of files. Contexts do not call each other: they learn about each other from
+//! events, through the outbox. `docs/guide/umbra.md` lists the files.
 
 pub mod alert;
 mod audit;
@@ -35,27 +35,28 @@ use notification::FakeDm;
 use notification::dm::Dm;
 use notification::handlers::Notification;
 
-/// The module's name, with which the names of its groups begin.
+/// The module's name. The names of its groups start with it.
 const NAME: &str = "umbra";
-/// One topic: on a broker, what happens to one thing stays in order with what it leads to.
+/// One topic for all events: on a broker, an event stays in order with the events that follow from it.
 const TOPIC: &str = "umbra-events";
 
-/// The service, with what it works through and how fast its clocks run.
+/// The service with its external systems and its timing.
 #[derive(Clone, Debug)]
 pub struct Umbra {
-    /// Who charges cards.
+    /// Charges cards.
     pub cards: Arc<dyn CardApi>,
-    /// Who brings direct messages.
+    /// Sends direct messages.
     pub dm: Arc<dyn Dm>,
-    /// How fast billing's clock runs.
+    /// The periods and delays of billing.
     pub pace: Pace,
-    /// What happens to events that a subscriber fails on. Charges are tried again as often as it takes.
+    /// The retry policy of the subscribers. Charges use its delays but are retried without a limit.
     pub retry: Retry,
 }
 
 impl Default for Umbra {
-    /// Fakes for what lies outside; periods of 30 days, charges that fail repeated after 24 hours; events that fail tried again
-    /// after 1 min, 5 min, 15 min and then every hour, and given up at the tenth failure; charges never.
+    /// Fake external systems. Periods of 30 days; a failed charge is retried after 24 hours. A failed event is retried after
+    /// 1 min, 5 min, 15 min and then every hour, and becomes a dead letter at the tenth failure. Charges are retried without
+    /// a limit.
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Self {
@@ -71,12 +72,12 @@ impl Default for Umbra {
     }
 }
 
-/// The module, with fakes for the card API and Discord.
+/// The module with fakes for the card API and Discord.
 pub fn module() -> Module {
     Umbra::default().module()
 }
 
-/// The module with traffic, and with clocks that run fast enough to watch: a month is a minute, a day ten seconds.
+/// The module with traffic and with short periods for a demo: a month is one minute, a day is ten seconds.
 pub fn demo() -> Module {
     let umbra = Umbra {
         pace: Pace {
@@ -106,8 +107,8 @@ impl Umbra {
         self.subscribers().into_iter().fold(module, Module::subscriber)
     }
 
-    /// A job that brings a new guild every few seconds, with an owner who subscribes and a card that may fail later. A host
-    /// adds it to the module when it wants traffic.
+    /// A job that adds a new guild every few seconds. Its owner subscribes with a card that may fail later. A host adds the
+    /// job to the module when it wants traffic.
     pub fn traffic(&self) -> Job {
         traffic::traffic(self.till())
     }
@@ -131,28 +132,28 @@ impl Umbra {
         let billing = Subscriber::matching("umbra-billing", billing::handlers::LISTENS, billing::handlers::follow);
         let audit = Subscriber::matching("umbra-audit", catalogue(), audit::handlers::record);
         let notification = Subscriber::external("umbra-notification", notified, Notification { dm });
-        // One card that fails holds up no other: a lane for each subscription. And it is asked until it answers: after
-        // however long an outage, somebody may have paid.
+        // Each subscription has its own lane, so a failing card blocks no other. Charges are retried without a limit: even
+        // after a long outage, the card may already have been charged.
         let charges = Subscriber::external("umbra-charges", [ChargeRequested::TYPE], self.till()).retry(Retry {
             attempts_max: None,
             ..self.retry.clone()
         });
         [
-            self.in_line(licensing.idempotency(Idempotency::Natural)),
-            self.in_line(billing.idempotency(Idempotency::Natural)),
+            self.in_outbox_order(licensing.idempotency(Idempotency::Natural)),
+            self.in_outbox_order(billing.idempotency(Idempotency::Natural)),
             charges,
-            self.in_line(notification),
-            self.in_line(audit.idempotency(Idempotency::Upsert)),
+            self.in_outbox_order(notification),
+            self.in_outbox_order(audit.idempotency(Idempotency::Upsert)),
         ]
     }
 
-    /// Handles its events in the order of the outbox: no event passes one that failed.
-    fn in_line(&self, subscriber: Subscriber) -> Subscriber {
+    /// Handles events strictly in outbox order: a failed event blocks the later ones.
+    fn in_outbox_order(&self, subscriber: Subscriber) -> Subscriber {
         subscriber.ordering(Ordering::Strict).retry(self.retry.clone())
     }
 
     fn routes(&self) -> axum::Router<postroom_host::Host> {
-        // As long as failed charges are repeated, and then some.
+        // Longer than the retries of a failed charge.
         let grace = self.pace.retry_after * 4;
         guild::http::routes()
             .merge(identity::http::routes())
@@ -165,7 +166,7 @@ impl Umbra {
     }
 }
 
-/// Every migration, oldest first.
+/// All migrations, oldest first.
 fn tables() -> [postroom::Migration; 10] {
     [
         guild::tables::MIGRATION,
@@ -190,7 +191,7 @@ fn declare(module: Module) -> Module {
     identity::events::declare(module)
 }
 
-/// The names of all events that others may rely on: all but billing's notes to itself.
+/// The names of all public events. Billing's internal events are not included.
 pub fn catalogue() -> impl Iterator<Item = &'static str> {
     let contexts = [
         guild::events::NAMES,

@@ -1,4 +1,4 @@
-//! Licences: what a guild may use, and until when. Everything here follows from events of others.
+//! Licences: the plan that a guild may use, and its end. All changes follow from events of other contexts.
 
 mod domain;
 pub mod events;

@@ -1,4 +1,4 @@
-//! Members: who came through a guild's page, and who got their roles back.
+//! Members: users who joined through a guild's web page, and members whose roles were restored.
 
 pub mod events;
 mod handlers;

@@ -1,4 +1,4 @@
-//! Notification: who is told of what, by a direct message on Discord.
+//! Notification: direct messages to users on Discord.
 
 pub mod dm;
 mod domain;

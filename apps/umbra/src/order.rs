@@ -1,5 +1,5 @@
-//! What happened first to a guild or a subscription: the version of its own row tells, which is locked when it changes. Ids of
-//! events do not: processes make them, and their clocks may be apart.
+//! The order of the events of a guild or a subscription, by the version of its row. The row is locked for each change. Event
+//! ids give no order: different processes create them, and their clocks may differ.
 
 use postroom::{DomainEvent, Event, Migration, Result, Tx, append};
 
@@ -10,26 +10,27 @@ pub(crate) const MIGRATION: Migration = Migration {
     down: include_str!("../migrations/0010_version.down.sql"),
 };
 
-/// The header of an event that holds the version of what it happened to.
+/// The event header with the version of the aggregate.
 pub const VERSION: &str = "aggregateversion";
 
-/// An event of something that has this version now.
+/// An event of an aggregate that now has this version.
 pub(crate) fn event_of<E: DomainEvent>(event: &E, version: i64) -> Result<Event> {
     Ok(Event::of(event)?.header(VERSION, version.to_string()))
 }
 
-/// Emits such an event.
+/// Emits an event with this version.
 pub(crate) async fn emit<E: DomainEvent>(tx: &Tx, event: &E, version: i64) -> Result<()> {
     append(tx, &[event_of(event, version)?]).await?;
     Ok(())
 }
 
-/// The version of what an event happened to, if it says; those of old do not.
+/// The version of the aggregate. Events of older releases have none.
 pub(crate) fn version(event: &Event) -> Option<i64> {
     event.headers.get(VERSION)?.parse().ok()
 }
 
-/// The place of an event among those of one thing: text that rises. Without a version it is the id, which sorts before.
+/// The sort key of an event among the events of one aggregate. Without a version it is the event id, which sorts before every
+/// version.
 pub(crate) fn mark(event: &Event) -> String {
     match version(event) {
         Some(version) => format!("v{version:019}"),

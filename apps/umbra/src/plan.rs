@@ -1,11 +1,11 @@
-//! The plans that can be had: words that billing and licensing share.
+//! The plans, shared by billing and licensing.
 
 use crate::refusal::Refusal;
 
 /// A plan, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Plan {
-    /// What every guild has for nothing.
+    /// Free for every guild.
     Free,
     /// For one guild's moderators.
     Pro,
@@ -14,10 +14,10 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// Every plan.
+    /// All plans.
     pub(crate) const ALL: [Self; 3] = [Self::Free, Self::Pro, Self::Business];
 
-    /// Its code, as events and requests spell it.
+    /// The code of the plan in events and requests.
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -26,22 +26,22 @@ impl Plan {
         }
     }
 
-    /// The plan of a code.
+    /// The plan with this code.
     pub(crate) fn of(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plan| plan.code() == code)
     }
 
-    /// The plan of a code, if it is one to be paid for.
+    /// The plan with this code. Returns an error for unknown and free plans.
     pub(crate) fn paid(code: &str) -> Result<Self, Refusal> {
         Self::of(code).filter(|plan| *plan != Self::Free).ok_or_else(|| {
             Refusal::invalid(
                 "unknown_plan",
-                format!("no plan {code:?} is sold; take pro or business"),
+                format!("there is no paid plan {code:?}; use pro or business"),
             )
         })
     }
 
-    /// What a period costs, in won.
+    /// The price of one period, in won.
     pub(crate) fn price(self) -> i64 {
         match self {
             Self::Free => 0,

@@ -1,4 +1,4 @@
-//! Recovery: snapshots of guilds, restoring them, and what the guard against raids saw and did.
+//! Recovery: snapshots of guilds, their restores, and the reports of the raid guard.
 
 mod domain;
 pub mod events;

@@ -1,47 +1,47 @@
-//! What a rule says to a request that breaks it, with a code that clients may rely on; and the limits of what people send.
+//! The errors for requests that break a rule, with stable codes for clients, and the limits of request values.
 
 use axum::http::StatusCode;
 use postroom_host::Problem;
 
-/// Most entries in a list that somebody sends.
+/// Maximum number of entries in a list of a request.
 const LIST_MAX: usize = 100;
 
-/// A rule that was broken.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// What kind of mistake it is.
+    /// The kind of the error.
     pub(crate) kind: Kind,
-    /// Which rule: stable, for programs.
+    /// The stable code for programs.
     pub(crate) code: &'static str,
-    /// What is wrong, for people.
+    /// The message for people.
     pub(crate) says: String,
 }
 
-/// The kinds of mistakes.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// There is no such thing.
+    /// The named thing does not exist.
     Absent,
-    /// Not in the state things are in.
+    /// The current state does not allow the request.
     Conflict,
-    /// Never.
+    /// The request is invalid in every state.
     Invalid,
     /// The card was not charged.
     Unpaid,
 }
 
 impl Refusal {
-    /// There is no such thing.
+    /// An error for something that does not exist.
     pub(crate) fn absent(code: &'static str, says: impl Into<String>) -> Self {
         Self::new(Kind::Absent, code, says)
     }
 
-    /// Not in the state things are in.
+    /// An error for a request that the current state does not allow.
     pub(crate) fn conflict(code: &'static str, says: impl Into<String>) -> Self {
         Self::new(Kind::Conflict, code, says)
     }
 
-    /// Never.
+    /// An error for an invalid request.
     pub(crate) fn invalid(code: &'static str, says: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, code, says)
     }
@@ -64,7 +64,8 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// An id from outside: what Discord's numbers and our own ids are made of. Capitals are out: MySQL takes them for small ones.
+/// Checks an id of a request: the characters of Discord's numbers and of our own ids. Capital letters are not allowed,
+/// because MySQL compares them as equal to lower case.
 pub(crate) fn check_id(field: &str, id: &str) -> Result<(), Refusal> {
     let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     if id.is_empty() || id.len() > 36 || !id.chars().all(is_legal) {
@@ -74,7 +75,7 @@ pub(crate) fn check_id(field: &str, id: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A text from outside.
+/// Checks a text of a request.
 pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), Refusal> {
     if text.trim().is_empty() || text.chars().count() > chars_max || text.chars().any(char::is_control) {
         let says = format!("{field} must have 1 to {chars_max} characters, none of them a control character");
@@ -83,7 +84,7 @@ pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<()
     Ok(())
 }
 
-/// A list of short texts from outside.
+/// Checks a list of short texts of a request.
 pub(crate) fn check_list(field: &str, texts: &[String]) -> Result<(), Refusal> {
     if texts.is_empty() || texts.len() > LIST_MAX {
         let says = format!("{field} must have 1 to {LIST_MAX} entries");

@@ -1,4 +1,4 @@
-//! One row at a time: how every context reads and writes its tables, in SQL that three databases take.
+//! Reads and writes single rows of the contexts' tables, in SQL for all three databases.
 
 use postroom::{Result, Tx};
 use sea_orm::sea_query::{Asterisk, Expr, ExprTrait, LockType, Order, Query, SelectStatement};
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use crate::door::Part;
 
-/// A column and what stands in it.
+/// A column and its value.
 pub(crate) type Cell = (&'static str, Expr);
 
 pub(crate) fn cell(column: &'static str, value: impl Into<Expr>) -> Cell {
@@ -22,14 +22,14 @@ pub(crate) async fn insert(tx: &Tx, table: &'static str, row: Vec<Cell>) -> Resu
     Ok(())
 }
 
-/// Changes the rows that the condition holds for; answers whether there were any.
+/// Updates the rows that match the condition. Returns whether there were any.
 pub(crate) async fn change(tx: &Tx, table: &'static str, cells: Vec<Cell>, which: Expr) -> Result<bool> {
     let mut update = Query::update();
     update.table(table).values(cells).and_where(which);
     Ok(tx.execute(&update).await?.rows_affected() > 0)
 }
 
-/// The row, if there is one.
+/// Reads a row, if it exists.
 pub(crate) async fn find(
     tx: &Tx,
     table: &'static str,
@@ -38,7 +38,7 @@ pub(crate) async fn find(
     Ok(tx.query_one(&select(table, key, value)).await?)
 }
 
-/// The row, which nobody else changes until this transaction ends. (SQLite's transactions are alone anyway.)
+/// Reads a row and locks it until the transaction ends. (SQLite has only one writing transaction at a time.)
 pub(crate) async fn lock(
     tx: &Tx,
     table: &'static str,
@@ -47,7 +47,7 @@ pub(crate) async fn lock(
     Ok(tx.query_one(select(table, key, value).lock(LockType::Update)).await?)
 }
 
-/// All rows, sorted.
+/// Reads all matching rows, sorted.
 pub(crate) async fn list(
     tx: &Tx,
     table: &'static str,
@@ -59,7 +59,7 @@ pub(crate) async fn list(
         .await?)
 }
 
-/// A part of the rows that the condition holds for, sorted by an id.
+/// Reads one page of the rows that match the condition, sorted by an id.
 pub(crate) async fn page(
     tx: &Tx,
     table: &'static str,
@@ -83,12 +83,12 @@ fn select(table: &'static str, key: &'static str, value: &str) -> SelectStatemen
     select
 }
 
-/// An instant as every database keeps it: milliseconds since 1970.
+/// Converts a time to milliseconds since 1970, the format in all databases.
 pub(crate) fn to_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
 }
 
-/// Reads back what [`to_ms`] wrote.
+/// Converts the value of [`to_ms`] back.
 pub(crate) fn from_ms(ms: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }

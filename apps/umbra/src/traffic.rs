@@ -1,4 +1,4 @@
-//! Guilds and those who pay for them, so that there is something to see.
+//! Generated guilds and subscribers, so that a demo shows events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use crate::door::new_id;
 use crate::plan::Plan;
 use crate::{billing, guild, identity};
 
-/// Between two new guilds.
+/// The interval between two new guilds.
 const EVERY: Duration = Duration::from_secs(5);
-/// One in so many guilds throws the bot out again.
+/// One in this many guilds removes the bot again.
 const KICKS: u64 = 5;
 
 pub(crate) fn traffic(till: Till) -> Job {
     let count = Arc::new(AtomicU64::new(0));
     Job::every("umbra-traffic", EVERY, move |outbox| {
         let number = count.fetch_add(1, Ordering::Relaxed);
-        bring_guild(outbox, till.clone(), number)
+        add_guild(outbox, till.clone(), number)
     })
 }
 
-/// Somebody registers, installs the bot and subscribes; now and then somebody changes their mind.
-async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result<u64> {
+/// Registers a user, installs the bot and subscribes. Some guilds remove the bot afterwards.
+async fn add_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result<u64> {
     let (guild_id, db) = (new_id(), outbox.db());
     let tx = table::begin(db).await?;
     let user_id = identity::handlers::register(&tx, &new_id()).await.map_err(fault)?;
@@ -41,7 +41,7 @@ async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result
         .map_err(fault)?;
     tx.commit().await?;
     match billing::handlers::charge_first(db, &till, charge).await {
-        // It happens: their guild stays with what is free.
+        // An expected outcome: the guild keeps the free plan.
         Err(problem) if problem.code() == CARD_DECLINED => {}
         charged => drop(charged.map_err(fault)?),
     }
@@ -53,7 +53,7 @@ async fn bring_guild(outbox: Arc<dyn Outbox>, till: Till, number: u64) -> Result
     Ok(1)
 }
 
-/// Most cards are good; some expire, and the answer about some is lost at first.
+/// Most cards are valid. Some expire, and for some the first answer is lost.
 fn card(number: u64) -> &'static str {
     match number % 10 {
         3 | 6 => "expires",
@@ -63,7 +63,7 @@ fn card(number: u64) -> &'static str {
 }
 
 fn fault(problem: Problem) -> Error {
-    Error::new(ErrorKind::Failed, format!("bring a guild: {problem}"))
+    Error::new(ErrorKind::Failed, format!("add a guild: {problem}"))
 }
 
 #[cfg(test)]
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
     use crate::Umbra;
 
-    /// Two in ten cards expire, and the second one of them has: that is no failure of the job.
+    /// Two in ten cards expire, and the second of them is already expired: the job does not fail on it.
     #[tokio::test]
     async fn a_day_has_cards_that_are_declined() {
         let (fresh, umbra) = (fresh::sqlite().await, Umbra::default());
         let till = umbra.till();
         umbra.module().migrate(&*fresh).await.unwrap();
         for number in 0..10 {
-            let brought = bring_guild(fresh.store() as _, till.clone(), number).await;
+            let brought = add_guild(fresh.store() as _, till.clone(), number).await;
             assert_eq!(brought.map_err(|error| error.report()), Ok(1), "guild {number}");
         }
         let page = fresh.read(Position::START, 1000).await.unwrap();
@@ -103,7 +103,7 @@ mod tests {
         let problem = crate::refusal::Refusal::conflict("guild_deleted", "this guild is gone").into();
         assert_eq!(
             fault(problem).report(),
-            "bring a guild: this guild is gone (guild_deleted)"
+            "add a guild: this guild is gone (guild_deleted)"
         );
     }
 }

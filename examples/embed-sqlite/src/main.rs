@@ -13,7 +13,7 @@ use postroom_sqlite::Sqlite;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
-/// A fact of your domain. All events of one order are delivered in order.
+/// A domain event. The events of one order are delivered in order.
 #[derive(Serialize, Deserialize)]
 struct OrderPlaced {
     order_id: String,

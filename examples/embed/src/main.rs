@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
 
-/// A fact of your domain. All events of one order are delivered in order.
+/// A domain event. The events of one order are delivered in order.
 #[derive(Serialize, Deserialize)]
 struct OrderPlaced {
     order_id: String,

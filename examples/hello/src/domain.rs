@@ -1,28 +1,28 @@
-//! The shop's rules: what an order is, and what the courier makes of it. No database, no JSON, no event type.
+//! The shop's rules: orders, and the decisions of the courier. No database, no JSON, no event type.
 
 use std::time::Duration;
 
-/// Glass travels in a van that comes a little later than the others.
+/// The courier accepts glass only after this delay, so a demo shows retries that succeed.
 const GLASS_WAITS: Duration = Duration::from_secs(1);
 const GLASS: &str = "glass";
-/// Where this customer lives, nobody knows.
+/// The courier rejects every order of this customer, so a demo shows a dead letter.
 const NOBODY: &str = "nobody";
 
-/// An order as it may be placed.
+/// A valid order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its number.
+    /// The order id.
     pub order_id: String,
-    /// Who ordered.
+    /// The customer who placed the order.
     pub customer: String,
-    /// What.
+    /// The ordered item.
     pub item: String,
-    /// How many.
+    /// The ordered quantity.
     pub quantity: u32,
 }
 
 impl Order {
-    /// An order, or what is wrong with it.
+    /// Creates an order. Returns a message when a value is out of its limits.
     pub fn new(order_id: String, customer: &str, item: &str, quantity: u32) -> Result<Self, String> {
         for (field, text) in [("customer", customer), ("item", item)] {
             if text.trim().is_empty() || text.chars().count() > 100 || text.contains('\0') {
@@ -40,7 +40,7 @@ impl Order {
         })
     }
 
-    /// The `number`-th order of a day in the shop: every seventh is glass, every thirtieth for nobody.
+    /// The `number`-th generated order: every seventh is for glass, every thirtieth for the customer "nobody".
     pub fn of_the_day(number: u64, order_id: String) -> Self {
         let pick = |names: &[&'static str]| {
             let at = usize::try_from(number).unwrap_or_default() % names.len().max(1);
@@ -66,7 +66,7 @@ impl Order {
         format!("{} x {} for {}", self.quantity, self.item, self.customer)
     }
 
-    /// What the courier says to a parcel that has waited this long.
+    /// Offers the parcel to the courier. Returns the courier's reason for a rejection; glass is accepted after a delay.
     pub fn offer_to_courier(&self, waited: Duration) -> Result<(), &'static str> {
         if self.customer == NOBODY {
             Err("the courier does not know where nobody lives")

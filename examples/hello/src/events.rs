@@ -1,4 +1,4 @@
-//! What happens in the shop, as others hear of it.
+//! The shop's public events.
 
 use postroom::DomainEvent;
 use schemars::JsonSchema;
@@ -9,13 +9,13 @@ use crate::domain::Order;
 /// A customer placed an order.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OrderPlaced {
-    /// The order.
+    /// The order id.
     pub order_id: String,
-    /// Who ordered.
+    /// The customer who placed the order.
     pub customer: String,
-    /// What.
+    /// The ordered item.
     pub item: String,
-    /// How many.
+    /// The ordered quantity.
     pub quantity: u32,
 }
 
@@ -28,10 +28,10 @@ impl DomainEvent for OrderPlaced {
     }
 }
 
-/// The till wrote a receipt; it belongs to the order, so it comes after it.
+/// The till wrote the receipt of an order. The aggregate is the order, so this event comes after `OrderPlaced`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiptWritten {
-    /// The order.
+    /// The order id.
     pub order_id: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the shop does: place an order, and what follows from it.
+//! Places orders, and handles the events that follow.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::domain::Order;
 use crate::events::{OrderPlaced, ReceiptWritten};
 use crate::tables;
 
-/// A new order's number: short enough to read out, and random.
+/// A new random order id, short enough to read aloud.
 pub(crate) fn order_id() -> String {
     let (_, low) = Uuid::now_v7().as_u64_pair();
     format!("{:012x}", low & 0xffff_ffff_ffff)
 }
 
-/// Places an order: its row and its event commit together, or neither. Answers the event's id.
+/// Places an order. Its row and its event commit together. Returns the id of the event.
 pub(crate) async fn place(tx: &Tx, order: &Order) -> Result<Uuid> {
     tables::insert_order(tx, order).await?;
     emit(tx, &OrderPlaced::from(order)).await
 }
 
-/// `hello-receipts`: every order gets one receipt, however often its event is delivered.
+/// `hello-receipts`: writes one receipt for each order, for any number of deliveries of its event.
 pub(crate) async fn write_receipt(tx: &mut Tx, event: &Event) -> Result<()> {
     let order = Order::from(event.decode::<OrderPlaced>()?);
     tables::insert_receipt(tx, &order.order_id, &order.receipt()).await?;
@@ -35,8 +35,8 @@ pub(crate) async fn write_receipt(tx: &mut Tx, event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// `hello-flaky`: the courier takes the parcel, and later its receipt. While a parcel is refused, its receipt waits behind
-/// it; parcels of other orders go on.
+/// `hello-flaky`: hands the parcel and then its receipt to the courier. While the courier rejects a parcel, the receipt of
+/// the same order waits behind it. Other orders are not blocked.
 pub(crate) async fn hand_to_courier(tx: &mut Tx, event: &Event) -> Result<()> {
     if event.event_type == ReceiptWritten::TYPE {
         return tables::enclose_receipt(tx, &event.aggregate_id).await;

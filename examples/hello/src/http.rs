@@ -1,4 +1,4 @@
-//! The shop's door: place an order, look what became of it.
+//! The shop's HTTP API: place an order, and show its progress.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -29,7 +29,7 @@ struct PlaceOrder {
 #[derive(Serialize)]
 struct Placed {
     order_id: String,
-    /// For `postroom why`.
+    /// The event id, for `postroom why`.
     event_id: Uuid,
 }
 

@@ -1,7 +1,8 @@
-//! The built-in example: a shop that takes orders, a till that writes receipts, and a courier that fails now and then.
+//! The built-in example: a shop that accepts orders, a till that writes receipts, and a courier that sometimes fails.
 //!
-//! It is what `postroom up` runs on a fresh start, and the pattern for a module of your own: `domain.rs` is pure,
-//! `events.rs` says what happens, `tables.rs` is the SQL, `handlers.rs` does the work, `http.rs` lets people in.
+//! `postroom up` runs it on a fresh start. It is also the pattern for your own module: `domain.rs` holds pure rules,
+//! `events.rs` the event types, `tables.rs` the SQL, `handlers.rs` the request and event handlers, and `http.rs` the HTTP
+//! API.
 
 mod domain;
 mod events;
@@ -19,7 +20,7 @@ pub use domain::Order;
 pub use events::{OrderPlaced, ReceiptWritten};
 pub use traffic::traffic;
 
-/// The module, without [`traffic`].
+/// The module without [`traffic`].
 pub fn module() -> Module {
     Module::new("hello")
         .tables(tables::all())
@@ -34,7 +35,7 @@ pub fn module() -> Module {
         .routes(http::routes())
 }
 
-/// Gives up after some four seconds, so that a dead letter can be seen soon after the first start.
+/// Retries for about four seconds, so that a dead letter appears soon after the first start.
 fn flaky() -> Subscriber {
     Subscriber::matching("hello-flaky", ["hello.**"], handlers::hand_to_courier).retry(Retry {
         delays: Delays::Steps(vec![

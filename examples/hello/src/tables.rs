@@ -1,4 +1,4 @@
-//! The shop's tables: one SQL for PostgreSQL, MySQL and SQLite.
+//! The shop's tables. The same SQL runs on PostgreSQL, MySQL and SQLite.
 
 use postroom::{Migration, Result, Tx};
 use sea_orm::ConnectionTrait;
@@ -6,7 +6,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 
 use crate::domain::Order;
 
-/// Every migration, oldest first.
+/// All migrations, oldest first.
 pub(crate) fn all() -> [Migration; 1] {
     [Migration {
         number: 1,
@@ -16,13 +16,13 @@ pub(crate) fn all() -> [Migration; 1] {
     }]
 }
 
-/// What became of an order.
+/// The progress of an order.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Progress {
     pub(crate) order_id: String,
-    /// What the receipt says, once it is written.
+    /// The text of the receipt; `None` until it is written.
     pub(crate) receipt: Option<String>,
-    /// Whether the courier has the parcel.
+    /// Whether the courier has accepted the parcel.
     pub(crate) is_with_courier: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) async fn insert_order(tx: &Tx, order: &Order) -> Result<()> {
     Ok(())
 }
 
-/// Writes a receipt; one that is there stays.
+/// Writes a receipt. An existing receipt stays unchanged.
 pub(crate) async fn insert_receipt(tx: &Tx, order_id: &str, receipt: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -53,7 +53,7 @@ pub(crate) async fn insert_receipt(tx: &Tx, order_id: &str, receipt: &str) -> Re
     Ok(())
 }
 
-/// Hands over a parcel; one that is with the courier stays there.
+/// Hands a parcel to the courier. An existing row stays unchanged.
 pub(crate) async fn insert_parcel(tx: &Tx, order_id: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -65,12 +65,12 @@ pub(crate) async fn insert_parcel(tx: &Tx, order_id: &str) -> Result<()> {
     Ok(())
 }
 
-/// The inbox keeps a redelivery out. A replay that asks for a second effect (`--again`) comes through, and finds the row there.
+/// The inbox rejects redeliveries, but a replay with `--again` passes it and may find the row. Then the insert does nothing.
 fn unless_there() -> OnConflict {
     OnConflict::column("order_id").do_nothing_on(["order_id"]).to_owned()
 }
 
-/// Puts a receipt into the parcel, if the courier took it.
+/// Adds the receipt to the parcel, if the courier has the parcel.
 pub(crate) async fn enclose_receipt(tx: &Tx, order_id: &str) -> Result<()> {
     let mut update = Query::update();
     update

@@ -1,4 +1,4 @@
-//! Customers, so that there is something to see.
+//! Generated customers, so that a demo shows events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

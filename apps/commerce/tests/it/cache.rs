@@ -1,4 +1,4 @@
-//! Products that were read before, and the event that makes the shop forget them.
+//! Cached products, and the event that removes them from the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::shop::{Shop, call, run};
 
-/// A cache forgets by itself after a minute; what takes less is the event's doing.
+/// Shorter than the cache's expiry of one minute: an earlier change comes from the event.
 const SOONER: Duration = Duration::from_secs(45);
 
 on_every_way! {
@@ -29,21 +29,17 @@ async fn c_04_a_sold_out_product_is_forgotten_where_it_was_cached(shop: Shop) {
     assert_eq!(
         shop.get(&path).await["stock"],
         2,
-        "one is left: what was read before is good enough"
+        "one unit is left: the cached product may still be used"
     );
     assert_eq!(shop.buy(7, &[(lamp, 1)]).await.0, 201);
-    let is_known = || async { shop.get(&path).await["stock"] == 0 };
-    let told = timeout_at(
-        begun + SOONER,
-        until("it is known that the last one was sold", is_known),
-    )
-    .await;
-    assert!(told.is_ok(), "nobody said that the last one was sold");
+    let is_updated = || async { shop.get(&path).await["stock"] == 0 };
+    let in_time = timeout_at(begun + SOONER, until("the sold-out product left the cache", is_updated)).await;
+    assert!(in_time.is_ok(), "no event removed the product from the cache");
     shop.deliver_again().await;
     assert_eq!(shop.get(&path).await["stock"], 0);
 }
 
-/// One process handles the event; the other one is told by the cache they share.
+/// One process handles the event. The other one shares the cache and sees the change too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_share_a_cache_hear_of_it_together() {
     let fresh = fresh::postgres().await;
@@ -68,12 +64,12 @@ async fn processes_that_share_a_cache_hear_of_it_together() {
         serde_json::json!({ "amount": 100 }),
     );
     at(&second, "POST", &payment, amount).await;
-    let are_told = async {
+    let both_updated = async {
         for running in [&first, &second] {
-            let is_told = || async { at(running, "GET", &path, Value::Null).await["stock"] == 0 };
-            until("a process is told", is_told).await;
+            let is_updated = || async { at(running, "GET", &path, Value::Null).await["stock"] == 0 };
+            until("a process shows the new stock", is_updated).await;
         }
     };
-    let told = timeout(SOONER, are_told).await;
-    assert!(told.is_ok(), "one of two processes was not told");
+    let in_time = timeout(SOONER, both_updated).await;
+    assert!(in_time.is_ok(), "one of two processes still shows the old stock");
 }

@@ -1,4 +1,4 @@
-//! The consumers that count: each thing once, however often its event comes.
+//! The counting subscribers: each fact counts once, for any number of deliveries.
 
 use crate::shop::Shop;
 

@@ -1,4 +1,4 @@
-//! A crash at each step between the database and the effect, on PostgreSQL through Kafka: everything is counted, once.
+//! A crash at each step between the database and the effect, on PostgreSQL through Kafka: every event counts exactly once.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use postroom_testkit::own_topics::OwnTopics;
 
 use crate::shop::{Shop, TOPICS};
 
-/// A day as short as a day can be, which stops at a step, and goes on in another process.
+/// Runs one purchase, stops the process at a step, and continues in another process.
 async fn crash_at(step: Step) {
     let topics = OwnTopics::create(&TOPICS).await;
     let gated = Arc::new(Gated::new(topics.broker(), step));

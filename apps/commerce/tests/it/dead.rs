@@ -1,5 +1,5 @@
-//! Events that the shop cannot handle: given up after three retries, out of the way of the others, and handled once after all
-//! when the fault is mended.
+//! Events that the shop cannot handle: dead letters after three retries. They block no other event, and a retry after the
+//! repair counts them once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ on_every_way! {
     c_05_an_event_that_cannot_be_read_is_given_up_at_once
 }
 
-/// An event of the shop that another process recorded in the shop's outbox: `POST /api/v1/events` refuses it.
+/// Writes an event of the shop directly into its outbox, as another process would. `POST /api/v1/events` rejects it.
 pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Value) {
     let payload = parse_payload(&payload.to_string()).unwrap();
     let mut event = Event::new(format!("loopers.{kind}.v1"), "order", subject, payload).unwrap();
@@ -26,13 +26,13 @@ pub(crate) async fn foreign(shop: &Shop, kind: &str, subject: &str, payload: Val
     tx.commit().await.unwrap();
 }
 
-/// The dead letter of a group, once there is one.
+/// Waits for the dead letter of a group.
 pub(crate) async fn letter(shop: &Shop, group: &str) -> DeadLetter {
     let which = Selection {
         routes: vec![group.to_owned()],
         ..Selection::default()
     };
-    until_some(&format!("{group} gives up"), || async {
+    until_some(&format!("{group} has a dead letter"), || async {
         let mut letters = dead::list(shop.fresh.db(), &which, None, 10).await.unwrap();
         let letter = letters.pop();
         assert!(letters.is_empty(), "{letters:?}");
@@ -51,18 +51,18 @@ async fn c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once
     )
     .await;
     assert_eq!(shop.buy(7, &[(lamp, 5)]).await.0, 201);
-    shop.until_counted(lamp, [0, 5, 0]).await; // nobody waits for it
+    shop.until_counted(lamp, [0, 5, 0]).await; // the failed event blocks no other event
 
     let letter = letter(&shop, "commerce-sales").await;
     assert_eq!(
         (letter.attempts, letter.state.as_str()),
         (4, "dead"),
-        "one try and three more"
+        "one attempt and three retries"
     );
     assert!(
         letter
             .error
-            .contains("order 4711 was paid, but the shop does not have it"),
+            .contains("order 4711 was paid but does not exist in the shop"),
         "{}",
         letter.error
     );
@@ -89,7 +89,7 @@ async fn c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once
     shop.until_counted(lamp, [0, 7, 0]).await;
     assert!(
         dead::retry(shop.fresh.db(), &which, "test").await.is_err(),
-        "it is decided"
+        "the dead letter is settled"
     );
     shop.deliver_again().await;
     assert_eq!(shop.metrics(lamp).await, [0, 7, 0]);
@@ -101,7 +101,7 @@ async fn c_05_an_event_that_cannot_be_read_is_given_up_at_once(shop: Shop) {
     shop.like(lamp, 8, true).await;
     shop.until_counted(lamp, [1, 0, 0]).await;
     let letter = letter(&shop, "commerce-likes").await;
-    assert_eq!(letter.attempts, 1, "it would fail again");
+    assert_eq!(letter.attempts, 1, "a retry would fail again");
     assert!(letter.error.contains("missing field `productId`"), "{}", letter.error);
     if let Some(topics) = &shop.topics {
         assert_eq!(topics.read("like-events.DLT", 1).await.len(), 1);

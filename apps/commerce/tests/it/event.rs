@@ -1,4 +1,4 @@
-//! The shop's events as others meet them.
+//! The shop's events as subscribers receive them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ async fn c_01_five_events_say_what_happened(shop: Shop) {
     );
 }
 
-/// Every event is in the catalogue with its topic and the shape of its payload, described.
+/// The catalogue lists every event with its topic and a described schema.
 #[test]
 fn c_01_the_catalogue_knows_the_events_and_their_topics() {
     let module = commerce::module();
@@ -85,7 +85,8 @@ fn c_01_the_catalogue_knows_the_events_and_their_topics() {
     assert_eq!((module.events.len(), found), (5, TOPICS.map(str::to_owned).into()));
 }
 
-/// What is published is in the four topics, each aggregate in one partition and all of them over several.
+/// Published events are in the four topics. Each aggregate stays in one partition, and the aggregates spread over several
+/// partitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c_01_four_topics_are_keyed_by_aggregate() {
     let topics = OwnTopics::create(&TOPICS).await;

@@ -1,11 +1,11 @@
-//! The guide's walk, run as it stands.
+//! Runs the walk of the guide exactly as the guide prints it.
 
 use postroom_testkit::{fresh, walk};
 
 use crate::shop::Shop;
 
 const GUIDE: &str = "docs/guide/commerce.md";
-/// What is other in what the walk says when somebody walks for the second time.
+/// The parts of the walk's output that differ when it runs a second time.
 const SECOND: [(&str, &str); 5] = [
     ("\"productId\":1", "\"productId\":2"),
     ("of product 1", "of product 2"),
@@ -26,7 +26,7 @@ async fn the_walk_says_what_the_guide_says() {
     assert_eq!(walk().await.done(), says);
 }
 
-/// Nobody counts: the walk does not wait for ever.
+/// The route of the views is paused: the walk ends with an error instead of waiting forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_ends_when_nothing_comes() {
     let shop = Shop::open(fresh::sqlite().await, None).await;

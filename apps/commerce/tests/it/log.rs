@@ -1,4 +1,4 @@
-//! What the log says of the shop's events.
+//! The log lines about the shop's events.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -14,11 +14,11 @@ use crate::dead::{foreign, letter};
 use crate::shop::{Shop, TOPICS};
 
 thread_local! {
-    /// The log of this thread: each test has its own.
+    /// The log of this thread. Each test has its own thread.
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes log lines to the thread that says them.
+/// Writes log lines to the buffer of the thread that logs them.
 struct Lines;
 
 impl Write for Lines {
@@ -32,8 +32,8 @@ impl Write for Lines {
 }
 
 impl Lines {
-    /// One for the whole process: a subscriber of one thread alone is not asked about a place in the code that
-    /// another thread came to first.
+    /// Installs one log subscriber for the whole process. A per-thread subscriber does not work: `tracing` caches the
+    /// interest of a call site for the first thread that reaches it.
     fn keep() {
         static KEPT: Once = Once::new();
         KEPT.call_once(|| {
@@ -49,9 +49,9 @@ impl Lines {
         LINES.with_borrow(|lines| String::from_utf8(lines.clone()).unwrap())
     }
 
-    /// Waits for a line with these words; answers the level of the first, and its fields.
+    /// Waits for a line that contains these words. Returns the level of the first such line and its fields.
     async fn find(words: &str) -> (String, Value) {
-        let found = until_some(&format!("something says {words:?}"), || async {
+        let found = until_some(&format!("the log contains {words:?}"), || async {
             let text = Lines::text();
             let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
             lines.find(|line| line["fields"]["message"] == words)
@@ -61,7 +61,7 @@ impl Lines {
     }
 }
 
-// On one thread each, so that the lines of a test are its own.
+// Each test runs on one thread, so its buffer holds only its own lines.
 
 #[tokio::test]
 async fn c_08_each_event_of_note_has_its_line_at_its_level_sqlite() {

@@ -1,12 +1,8 @@
-//! The shop on every store, straight from the outbox and through Kafka, as its customers meet it.
+//! Tests of the shop over HTTP: on every store, directly from the outbox and through Kafka.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test asserts: what it meets in vain has failed"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
-/// Makes each function a test on each store, straight from the outbox.
+/// Makes each function a test on each store, directly from the outbox.
 macro_rules! on_every_store {
     ($($test:ident)*) => {
         on_every_store! { sqlite: $($test)* }
@@ -24,7 +20,7 @@ macro_rules! on_every_store {
     };
 }
 
-/// The same, and on PostgreSQL through Kafka.
+/// Like `on_every_store!`, and also on PostgreSQL through Kafka.
 macro_rules! on_every_way {
     ($($test:ident)*) => {
         on_every_store! { $($test)* }

@@ -1,4 +1,4 @@
-//! A new event and a new subscriber, added where the shop's module is put together and nowhere else.
+//! A new event and a new subscriber: added to the shop's module, with no other change.
 
 use postroom::{DomainEvent, Event, Result, Subscriber, Tx, emit, table};
 use postroom_testkit::wait::until;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shop::Shop;
 
-/// There is more of a product than before.
+/// The stock of a product was refilled.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct StockReplenishedEventV1 {

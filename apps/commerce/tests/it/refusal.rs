@@ -1,4 +1,4 @@
-//! What the shop does not do, and what it says then.
+//! Requests that the shop rejects, and the problem of each.
 
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ async fn a_product_like_or_view_that_breaks_a_rule_is_refused(shop: Shop) {
     assert_eq!(
         shop.product(100, 1).await,
         product + 1,
-        "what was refused has used up no number"
+        "a rejected request uses no number"
     );
 }
 
@@ -81,7 +81,7 @@ async fn an_order_that_breaks_a_rule_is_refused(shop: Shop) {
     let line = |product_id: i64, quantity: i64| json!({ "productId": product_id, "quantity": quantity });
     for (user, lines, expected) in [
         (7, json!([]), INVALID),
-        (7, json!(vec![line(product, 1); 70_000]), INVALID), // more than a statement can ask for
+        (7, json!(vec![line(product, 1); 70_000]), INVALID), // more than the parameters of one SQL statement
         (7, json!([line(product, 0)]), INVALID),
         (7, json!([line(product, 1001)]), INVALID),
         (7, json!([line(product, 1), line(product, 1)]), INVALID),
@@ -101,7 +101,7 @@ async fn an_order_that_breaks_a_rule_is_refused(shop: Shop) {
 
     assert_eq!(shop.emitted().await, Vec::<String>::new());
     let (next, _) = shop.order(7, &[(product, 1)]).await;
-    assert_eq!(next, order + 1, "what was refused has used up no number");
+    assert_eq!(next, order + 1, "a rejected request uses no number");
 }
 
 async fn a_payment_that_is_refused_takes_nothing(shop: Shop) {

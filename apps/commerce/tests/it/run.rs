@@ -1,4 +1,4 @@
-//! A day in the shop that is killed again and again: in the end everything was counted, once.
+//! A shop whose process is killed several times: in the end every action counts exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use crate::shop::{Shop, run};
 
 const PRODUCTS: usize = 4;
-/// How often the process is killed.
+/// The number of kills.
 const KILLS: u64 = 4;
-/// What is done between two of them.
+/// Actions between two kills.
 const ACTIONS: usize = 25;
-/// Payments that are under way when it is.
+/// Payments in progress at a kill.
 const PAYMENTS: i64 = 6;
 
 on_every_way! {
@@ -22,7 +22,7 @@ on_every_way! {
     c_07_two_processes_count_everything_once
 }
 
-/// What was done to a product.
+/// The expected metrics and stock of a product.
 #[derive(Debug, Default)]
 struct Done {
     likes: BTreeSet<i64>,
@@ -68,7 +68,7 @@ async fn open_diary(shop: &Shop) -> Diary {
     diary
 }
 
-/// Does things at random, and writes down what was done.
+/// Executes random actions and records the successful ones.
 async fn act(shop: &Shop, diary: &mut Diary, rng: &mut StdRng) {
     let products: Vec<i64> = diary.keys().copied().collect();
     for _ in 0..ACTIONS {
@@ -101,7 +101,7 @@ async fn act(shop: &Shop, diary: &mut Diary, rng: &mut StdRng) {
     }
 }
 
-/// Orders one of everything several times, and begins to pay all of it at once.
+/// Orders one unit of each product several times, and starts all payments concurrently.
 async fn begin_to_pay(shop: &Shop, diary: &Diary) -> JoinSet<(i64, i64)> {
     let lines: Vec<(i64, i64)> = diary.keys().map(|product| (*product, 1)).collect();
     let mut payments = JoinSet::new();
@@ -110,7 +110,7 @@ async fn begin_to_pay(shop: &Shop, diary: &Diary) -> JoinSet<(i64, i64)> {
         let path = format!("/commerce/orders/{order}/payment");
         let (client, body) = (shop.client.clone(), json!({ "amount": amount }).to_string());
         payments.spawn(async move {
-            // Whether it is answered does not matter: who does not know asks again.
+            // The answer does not matter here: the payment is repeated after the restart.
             drop(client.send("POST", &path, &[], &body).await);
             (order, amount)
         });
@@ -118,8 +118,8 @@ async fn begin_to_pay(shop: &Shop, diary: &Diary) -> JoinSet<(i64, i64)> {
     payments
 }
 
-/// Pays what was being paid when the process was killed. Whether it was paid then or now, it is paid once, unless something is
-/// sold out. The database may still end what the dead process began: a payment waits for that.
+/// Repeats the payments that were in progress at the kill. Each order is paid once, before or after the kill, unless a
+/// product is sold out. The database may still roll back a transaction of the killed process, and the payment waits for that.
 async fn ask_again(shop: &Shop, diary: &mut Diary, orders: &[(i64, i64)]) {
     for (order, amount) in orders {
         let (status, answer) = shop.pay(*order, *amount).await;
@@ -135,7 +135,7 @@ async fn ask_again(shop: &Shop, diary: &mut Diary, orders: &[(i64, i64)]) {
     }
 }
 
-/// Metrics and stock are what was done, and stay it when everything is delivered once more.
+/// Metrics and stock match the recorded actions, and still match after a redelivery of all events.
 async fn compare(shop: &Shop, diary: &Diary) {
     let expected = |done: &Done| [i64::try_from(done.likes.len()).unwrap(), done.sales, done.views];
     for (product, done) in diary {

@@ -1,4 +1,4 @@
-//! Many buyers at once.
+//! Concurrent buyers.
 
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ on_every_way! {
     an_order_is_paid_once_by_many_at_once
 }
 
-/// Each wants two different products, in either order, so that payments that did not lock in one order would wait for each other.
+/// Each buyer orders two products, in either order. Without one locking order the payments would deadlock.
 async fn sixteen_buyers_at_once_are_sold_what_there_is_and_no_more(shop: Shop) {
     let (lamp, chair) = (shop.product(100, 10).await, shop.product(30, 100).await);
     let mut orders = Vec::new();
@@ -52,7 +52,7 @@ async fn an_order_is_paid_once_by_many_at_once(shop: Shop) {
     shop.until_counted(lamp, [0, 1, 0]).await;
 }
 
-/// Pays orders all at once; answers the status and the code of each.
+/// Pays all orders concurrently. Returns the status and the code of each.
 async fn pay_all(shop: &Shop, orders: &[(i64, i64)]) -> Vec<(u16, String)> {
     let mut buyers = JoinSet::new();
     for &(order, amount) in orders {

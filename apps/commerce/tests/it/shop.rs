@@ -1,4 +1,4 @@
-//! A shop that is open: on one of the stores, straight from the outbox or through Kafka.
+//! A running shop: on one of the stores, directly from the outbox or through Kafka.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use postroom_testkit::wait::until;
 use postroom_testkit::{Client, Fresh};
 use serde_json::{Value, json};
 
-/// Who listens in the shop.
+/// The subscriber groups of the shop.
 pub(crate) const GROUPS: [&str; 4] = ["commerce-likes", "commerce-sales", "commerce-views", "commerce-stock"];
-/// Where the shop's events belong.
+/// The topics of the shop's events.
 pub(crate) const TOPICS: [&str; 4] = ["order-events", "like-events", "product-events", "stock-events"];
 
-/// An open shop.
+/// A running shop.
 pub(crate) struct Shop {
     pub(crate) fresh: Fresh,
     pub(crate) topics: Option<OwnTopics>,
     pub(crate) client: Client,
-    /// What keeps it open.
+    /// Dropping it stops the shop.
     stage: Box<dyn Any + Send>,
 }
 
 impl Shop {
-    /// A shop in a process of its own, as it were.
+    /// A shop that runs like a separate process.
     pub(crate) async fn open(fresh: Fresh, topics: Option<OwnTopics>) -> Self {
         Self::with(fresh, topics, commerce::module()).await
     }
@@ -37,7 +37,7 @@ impl Shop {
         Self::in_process(fresh, topics, running)
     }
 
-    /// A shop whose way to these topics leads through a broker that may not do as it should.
+    /// A shop that publishes to these topics through the given broker, which may inject faults.
     pub(crate) async fn through(fresh: Fresh, topics: OwnTopics, broker: Arc<dyn Broker>) -> Self {
         let scenery = Scenery {
             broker: Some(broker),
@@ -56,7 +56,7 @@ impl Shop {
         }
     }
 
-    /// A shop on the test's own thread.
+    /// A shop on the thread of the test.
     pub(crate) async fn here(fresh: Fresh, topics: Option<OwnTopics>) -> Self {
         let broker = topics.as_ref().map(OwnTopics::broker);
         let stage = Stage::open(fresh.store(), vec![commerce::module()], broker).await;
@@ -68,7 +68,7 @@ impl Shop {
         }
     }
 
-    /// The process is gone in the middle of whatever it did, and another one comes, with this module.
+    /// Kills the process at any point and starts another one with this module.
     pub(crate) async fn killed_and_reopened(self, module: Module) -> Self {
         drop(self.stage);
         Self::with(self.fresh, self.topics, module).await
@@ -101,7 +101,7 @@ impl Shop {
         self.post(&path, json!({ "userId": user_id })).await;
     }
 
-    /// Likes it, or not any more.
+    /// Adds or removes a like.
     pub(crate) async fn like(&self, product_id: i64, user_id: i64, likes: bool) {
         let method = if likes { "PUT" } else { "DELETE" };
         let path = format!("/commerce/products/{product_id}/likes/{user_id}");
@@ -109,7 +109,7 @@ impl Shop {
         assert_eq!(status, 204, "{path}: {answer}");
     }
 
-    /// Orders products; answers the order's number and what is due.
+    /// Orders products. Returns the order number and the amount due.
     pub(crate) async fn order(&self, user_id: i64, lines: &[(i64, i64)]) -> (i64, i64) {
         let line = |(product_id, quantity): &(i64, i64)| json!({ "productId": product_id, "quantity": quantity });
         let lines: Vec<Value> = lines.iter().map(line).collect();
@@ -129,13 +129,13 @@ impl Shop {
         self.pay(order_id, amount).await
     }
 
-    /// Likes, sales and views.
+    /// Likes, sales and views of a product.
     pub(crate) async fn metrics(&self, product_id: i64) -> [i64; 3] {
         let metrics = self.get(&format!("/commerce/products/{product_id}/metrics")).await;
         ["likes", "sales", "views"].map(|metric| metrics[metric].as_i64().unwrap())
     }
 
-    /// Waits until likes, sales and views are these.
+    /// Waits until likes, sales and views have these values.
     pub(crate) async fn until_counted(&self, product_id: i64, expected: [i64; 3]) {
         until(&format!("product {product_id} has {expected:?}"), || async {
             self.metrics(product_id).await == expected
@@ -157,7 +157,7 @@ impl Shop {
         }
     }
 
-    /// Delivers everything once more to every group, and waits until they have had it.
+    /// Replays all events to every group and waits for the end of the replays.
     pub(crate) async fn deliver_again(&self) {
         self.until_quiet().await;
         for group in GROUPS {
@@ -173,9 +173,9 @@ impl Shop {
         self.until_quiet().await;
     }
 
-    /// Waits until nothing is on its way to a group straight from the outbox, and nothing is parked.
+    /// Waits until every group has received all entries of the outbox, and no entry is parked.
     async fn until_quiet(&self) {
-        until("the shop comes to rest", || async {
+        until("all events are delivered", || async {
             self.fresh.catch_up().await;
             let status = operate::status(&*self.fresh).await.unwrap();
             let is_quiet = |route: &operate::RouteStatus| route.backlog + route.retrying + route.waiting == 0;
@@ -184,10 +184,10 @@ impl Shop {
         .await;
     }
 
-    /// Lets nothing more come to a group.
+    /// Pauses the route to a group.
     pub(crate) async fn pause(&self, group: &str) {
         let is_paused = || async { operate::set_paused(&*self.fresh, group, true, "test").await.is_ok() };
-        until("the route is there", is_paused).await;
+        until("the route exists", is_paused).await;
     }
 
     async fn replays_running(&self) -> i64 {
@@ -209,7 +209,7 @@ impl Shop {
     }
 }
 
-/// The shop's module at work on this store.
+/// Runs the shop's module on this store.
 pub(crate) async fn run(fresh: &Fresh, topics: Option<&OwnTopics>, module: Module) -> Running {
     let scenery = Scenery {
         broker: topics.map(OwnTopics::broker),

@@ -1,4 +1,4 @@
-//! An account: whose it is, what it holds, and how many postings made it so.
+//! An account: its owner, its balance, and the number of its postings.
 
 use std::fmt;
 
@@ -8,22 +8,23 @@ use super::{Currency, Refusal};
 
 const CLEARING: &str = "clearing-";
 
-/// Which account: a UUID for a customer's, `clearing-KRW` for the other side of a currency's deposits and withdrawals.
+/// An account id: a UUID for a customer account, or `clearing-KRW` for the other side of deposits and withdrawals in a
+/// currency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(String);
 
 impl AccountId {
-    /// A new customer's account.
+    /// A new id for a customer account.
     pub fn random() -> Self {
         Self(Uuid::now_v7().to_string())
     }
 
-    /// The clearing account of a currency.
+    /// The id of the clearing account of a currency.
     pub fn clearing(currency: Currency) -> Self {
         Self(format!("{CLEARING}{currency}"))
     }
 
-    /// Any account.
+    /// Parses the id of any account.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         match text.strip_prefix(CLEARING) {
             Some(code) if Currency::parse(code).is_ok() => Ok(Self(text.to_owned())),
@@ -31,18 +32,18 @@ impl AccountId {
         }
     }
 
-    /// A customer's account. Nobody but the ledger posts to a clearing account.
+    /// Parses the id of a customer account. Only the ledger itself posts to a clearing account.
     pub fn customer(text: &str) -> Result<Self, Refusal> {
         let id = Uuid::try_parse(text).map_err(|_not_an_id| Refusal::UnknownAccount)?;
         Ok(Self(id.to_string()))
     }
 
-    /// Whether it may go below zero.
+    /// Whether this is a clearing account, which may have a negative balance.
     pub fn is_clearing(&self) -> bool {
         self.0.starts_with(CLEARING)
     }
 
-    /// As text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +55,7 @@ impl fmt::Display for AccountId {
     }
 }
 
-/// Whether this can be an owner. Lower case alone: databases disagree on whether Ada and ada are the same.
+/// Checks the owner's id. Only lower case: databases disagree on whether `Ada` and `ada` are equal.
 pub fn check_owner(owner: &str) -> Result<(), Refusal> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);
     if owner.is_empty() || owner.len() > 64 || !owner.chars().all(is_plain) {
@@ -65,25 +66,25 @@ pub fn check_owner(owner: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An account as it stands.
+/// An account with its current balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Which.
+    /// The account id.
     pub account_id: AccountId,
-    /// Whose: an id of the caller's.
+    /// The owner's id, chosen by the caller.
     pub owner: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// In what it is kept.
+    /// The currency of the balance.
     pub currency: Currency,
-    /// In minor units.
+    /// The balance, in minor units.
     pub balance: i64,
-    /// How many postings it has had: the sequence number of the last one, and what optimistic locking compares.
+    /// The number of postings. It is the sequence number of the last posting, and optimistic locking compares it.
     pub version: i64,
 }
 
 impl Account {
-    /// A new, empty account.
+    /// Creates an empty account.
     pub fn open(owner: &str, name: &str, currency: Currency) -> Result<Self, Refusal> {
         check_owner(owner)?;
         if name.trim().is_empty() || name.chars().count() > 100 || name.contains('\0') {
@@ -99,7 +100,7 @@ impl Account {
         })
     }
 
-    /// The clearing account of a currency, before its first posting.
+    /// The clearing account of a currency before its first posting.
     pub fn clearing(currency: Currency) -> Self {
         Self {
             account_id: AccountId::clearing(currency),
@@ -111,7 +112,7 @@ impl Account {
         }
     }
 
-    /// The account after one more posting of so many minor units in this currency.
+    /// The account after one more posting of `amount` minor units in this currency.
     pub fn post(&self, amount: i64, currency: Currency) -> Result<Self, Refusal> {
         if currency != self.currency {
             return Err(Refusal::CurrencyMismatch {

@@ -1,4 +1,4 @@
-//! Money: whole minor units of a currency, never a fraction.
+//! Money: an integer number of minor units of a currency.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl fmt::Display for Currency {
     }
 }
 
-/// An amount that can be moved: more than nothing.
+/// An amount that can be moved: at least one minor unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
     minor: i64,
@@ -49,7 +49,7 @@ pub struct Money {
 }
 
 impl Money {
-    /// So many minor units (cents, won) of a currency.
+    /// Creates an amount of `minor` units (cents, won) of a currency.
     pub fn new(minor: i64, currency: Currency) -> Result<Self, Refusal> {
         match minor {
             ..0 => Err(Refusal::NegativeAmount),
@@ -58,12 +58,12 @@ impl Money {
         }
     }
 
-    /// In minor units; at least 1.
+    /// The amount in minor units; at least 1.
     pub fn minor(self) -> i64 {
         self.minor
     }
 
-    /// Of what.
+    /// The currency.
     pub fn currency(self) -> Currency {
         self.currency
     }

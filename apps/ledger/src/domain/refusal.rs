@@ -1,45 +1,45 @@
-//! Why the ledger does not do what it is asked: a code for programs, a sentence for people.
+//! The reasons for a rejected request: a code for programs and a message for people.
 
 use std::fmt;
 
 use super::{AccountId, Currency};
 
-/// A rule that a request breaks. Nothing of the request is done.
+/// A rule that a request breaks. A rejected request changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An amount below zero.
+    /// The amount is negative.
     NegativeAmount,
-    /// An amount of nothing.
+    /// The amount is zero.
     ZeroAmount,
-    /// No currency of ISO 4217.
+    /// The currency is not an ISO 4217 code.
     UnknownCurrency,
-    /// An owner or a name that cannot be kept.
+    /// The owner or the name breaks a limit.
     BadText(&'static str),
-    /// No such account.
+    /// The account does not exist.
     UnknownAccount,
-    /// No such transaction.
+    /// The transaction does not exist.
     UnknownTransaction,
-    /// The account is kept in another currency.
+    /// The account has another currency.
     CurrencyMismatch {
-        /// Of the account.
+        /// The currency of the account.
         account: Currency,
-        /// Of the request.
+        /// The currency of the request.
         request: Currency,
     },
-    /// More than the account holds.
+    /// The balance is too low.
     Overdraft(AccountId),
-    /// More than an account can hold.
+    /// The balance would exceed its maximum.
     Overflow(AccountId),
-    /// From an account to itself.
+    /// Source and target account are the same.
     SameAccount,
-    /// The transaction has a reversal.
+    /// The transaction is already reversed.
     ReversedTwice,
-    /// A reversal is not reversed; post the transaction anew.
+    /// A reversal cannot be reversed. Post a new transaction instead.
     NotReversible,
 }
 
 impl Refusal {
-    /// What clients branch on; it does not change.
+    /// The stable code for clients.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NegativeAmount => "negative_amount",
@@ -63,18 +63,23 @@ impl fmt::Display for Refusal {
         match self {
             Self::NegativeAmount => f.write_str("the amount is negative; give 1 or more minor units"),
             Self::ZeroAmount => f.write_str("the amount is zero; give 1 or more minor units"),
-            Self::UnknownCurrency => f.write_str("the currency is no code of ISO 4217 in capital letters"),
+            Self::UnknownCurrency => {
+                f.write_str("the currency is not an ISO 4217 code in capital letters, such as KRW")
+            }
             Self::BadText(rule) => f.write_str(rule),
             Self::UnknownAccount => f.write_str("there is no such account"),
             Self::UnknownTransaction => f.write_str("there is no such transaction"),
             Self::CurrencyMismatch { account, request } => {
-                write!(f, "the account is kept in {account}, the request is in {request}")
+                write!(
+                    f,
+                    "the account's currency is {account}, but the request's currency is {request}"
+                )
             }
-            Self::Overdraft(account) => write!(f, "account {account} holds less than that"),
-            Self::Overflow(account) => write!(f, "account {account} cannot hold that much"),
-            Self::SameAccount => f.write_str("the money would stay where it is; name two accounts"),
-            Self::ReversedTwice => f.write_str("the transaction is reversed already"),
-            Self::NotReversible => f.write_str("a reversal cannot be reversed; post the transaction anew"),
+            Self::Overdraft(account) => write!(f, "the balance of account {account} is too low"),
+            Self::Overflow(account) => write!(f, "the balance of account {account} would exceed its maximum"),
+            Self::SameAccount => f.write_str("from and to are the same account; give two different accounts"),
+            Self::ReversedTwice => f.write_str("the transaction is already reversed"),
+            Self::NotReversible => f.write_str("a reversal cannot be reversed; post a new transaction"),
         }
     }
 }

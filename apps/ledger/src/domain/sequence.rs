@@ -1,20 +1,20 @@
-//! The numbers of an account's events: 1, 2, 3, without a gap. What a consumer makes of the next one that it gets.
+//! The sequence numbers of an account's events: 1, 2, 3, without gaps. A consumer compares each number with the last one.
 
 use std::ops::RangeInclusive;
 
-/// How an event's number fits to the highest one before it.
+/// The relation of an event's number to the highest number before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The next one.
+    /// The next number.
     InOrder,
-    /// These have not come.
+    /// These numbers are missing.
     Gap(RangeInclusive<i64>),
-    /// Not above what came before: a repetition, or one that was missing.
+    /// Not above the last number: a repetition, or a number that was missing.
     Behind,
 }
 
 impl Arrival {
-    /// The arrival of `number` after `last`, which is zero when nothing came yet.
+    /// Classifies `number` after `last`. `last` is zero before the first event.
     pub fn of(number: i64, last: i64) -> Self {
         let next = last.saturating_add(1);
         match number {

@@ -1,27 +1,27 @@
-//! A transaction: money leaves one account and reaches another. Its two legs sum to zero because there is no way to build one
-//! whose legs do not.
+//! A transaction: money leaves one account and reaches another. Its two legs sum to zero, because every constructor creates
+//! both legs from one amount.
 
 use uuid::Uuid;
 
 use super::{Account, AccountId, Currency, Money, Refusal};
 
-/// What a transaction is for.
+/// The kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Money from outside.
+    /// Money from outside the ledger.
     Deposit,
     /// Money to the outside.
     Withdrawal,
-    /// Money from one customer's account to another.
+    /// Money from one customer account to another.
     Transfer,
-    /// A transaction taken back.
+    /// The reversal of a transaction.
     Reversal,
 }
 
 impl Kind {
     const ALL: [Self; 4] = [Self::Deposit, Self::Withdrawal, Self::Transfer, Self::Reversal];
 
-    /// As text.
+    /// The name in text form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deposit => "deposit",
@@ -31,48 +31,48 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// Parses [`Kind::name`].
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// One side of a transaction: how many minor units an account gains, or loses.
+/// One side of a transaction: the change of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Which account.
+    /// The changed account.
     pub account_id: AccountId,
-    /// In minor units; below zero where money leaves.
+    /// The change in minor units. Negative when money leaves the account.
     pub amount: i64,
 }
 
-/// Money on its way.
+/// A movement of money between two accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Which.
+    /// The transaction id.
     pub transaction_id: Uuid,
-    /// What for.
+    /// The kind of the transaction.
     pub kind: Kind,
-    /// Of what.
+    /// The currency of both legs.
     pub currency: Currency,
-    /// Where it leaves, and where it arrives.
+    /// The source leg and the target leg.
     pub legs: [Leg; 2],
-    /// The transaction that this one takes back.
+    /// The transaction that this one reverses.
     pub reverses: Option<Uuid>,
 }
 
 impl Transaction {
-    /// Money from outside into an account.
+    /// A deposit: money from outside into an account.
     pub fn deposit(to: AccountId, money: Money) -> Self {
         Self::new(Kind::Deposit, AccountId::clearing(money.currency()), to, money)
     }
 
-    /// Money from an account to the outside.
+    /// A withdrawal: money from an account to the outside.
     pub fn withdrawal(from: AccountId, money: Money) -> Self {
         Self::new(Kind::Withdrawal, from, AccountId::clearing(money.currency()), money)
     }
 
-    /// Money from one account to another.
+    /// A transfer from one account to another.
     pub fn transfer(from: AccountId, to: AccountId, money: Money) -> Result<Self, Refusal> {
         if from == to {
             return Err(Refusal::SameAccount);
@@ -80,7 +80,7 @@ impl Transaction {
         Ok(Self::new(Kind::Transfer, from, to, money))
     }
 
-    /// This transaction, taken back.
+    /// The transaction that reverses this one.
     pub fn reversal(&self) -> Result<Self, Refusal> {
         if self.kind == Kind::Reversal {
             return Err(Refusal::NotReversible);
@@ -105,8 +105,8 @@ impl Transaction {
         }
     }
 
-    /// The legs in the order in which their accounts are to be locked: the same for everybody, and the clearing account, which
-    /// everybody wants, last and shortest.
+    /// The legs in locking order, which is the same for all transactions. The clearing account is shared by most
+    /// transactions, so it comes last and is locked for the shortest time.
     pub fn in_lock_order(&self) -> [&Leg; 2] {
         let [first, second] = &self.legs;
         let place = |leg: &Leg| (leg.account_id.is_clearing(), leg.account_id.clone());
@@ -117,30 +117,30 @@ impl Transaction {
         }
     }
 
-    /// The account on the other side.
+    /// The account on the other side of the transaction.
     pub fn counterpart(&self, account_id: &AccountId) -> Option<&AccountId> {
         let mut others = self.legs.iter().filter(|leg| leg.account_id != *account_id);
         others.next().map(|leg| &leg.account_id)
     }
 }
 
-/// A leg as the journal keeps it.
+/// A journal entry: a posted leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The account as this leg left it; its version is the entry's sequence number.
+    /// The account after this leg. Its version is the sequence number of the entry.
     pub account: Account,
-    /// In minor units; below zero where money left.
+    /// The change in minor units. Negative when money left the account.
     pub amount: i64,
 }
 
-/// A transaction that was posted, with its journal entries.
+/// A posted transaction with its journal entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
     /// The transaction.
     pub transaction: Transaction,
     /// One entry per leg.
     pub entries: Vec<Entry>,
-    /// When, in milliseconds since 1970.
+    /// The time of the posting, in milliseconds since 1970.
     pub posted_at_ms: i64,
 }
 

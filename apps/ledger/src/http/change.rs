@@ -1,4 +1,4 @@
-//! Requests that change something. Each needs an idempotency key.
+//! Requests that change the ledger. Each one needs an idempotency key.
 
 use axum::extract::{Path, State};
 use axum::response::Response;

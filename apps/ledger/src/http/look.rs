@@ -1,4 +1,4 @@
-//! Requests that only look: the ledger itself, the read models, and what became of the events.
+//! Read requests: the ledger, the read models, and the state of the events.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -20,14 +20,14 @@ use crate::tables::sequence::{self, Anomaly};
 
 const LIMIT: u64 = 100;
 
-/// Which part of a listing.
+/// The requested page of a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part<T: Default = i64> {
-    /// Those with a greater sequence number, or id.
+    /// Return items with a greater sequence number or id.
     #[serde(default)]
     after: T,
-    /// At most so many.
+    /// Maximum number of items.
     limit: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Accounts as they stand.
+//! The current accounts.
 
 use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement};
@@ -43,7 +43,7 @@ pub(crate) async fn find(db: &impl ConnectionTrait, account_id: &AccountId) -> R
     row.map(|row| read(account_id, &row)).transpose()
 }
 
-/// Writes an account as one more posting leaves it; `false` when another posting came first.
+/// Writes an account after one more posting. Returns `false` when a concurrent posting came first.
 pub(crate) async fn advance(tx: &Tx, after: &Account) -> Result<bool> {
     let mut update = Query::update();
     update

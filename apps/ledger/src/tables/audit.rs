@@ -1,4 +1,4 @@
-//! The audit log: appended to, removed from when it is old enough, never changed.
+//! The audit log. Rows are appended and deleted after their retention time, but never changed.
 
 use postroom::{Event, Result, Tx};
 use sea_orm::ConnectionTrait;
@@ -22,7 +22,7 @@ pub(crate) struct Audited {
     posted_at_ms: i64,
 }
 
-/// Appends what an event tells. One row for each transaction and account, however often it comes.
+/// Appends one row for each transaction and account. A repeated event changes nothing.
 pub(crate) async fn append(tx: &Tx, event: &Event, movement: &Movement) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -97,7 +97,7 @@ pub(crate) async fn of_account(
         .collect()
 }
 
-/// Removes rows older than `keep_ms`, at most `batch`; answers how many.
+/// Deletes at most `batch` rows that are older than `keep_ms`. Returns their number.
 pub(crate) async fn prune(tx: &Tx, keep_ms: i64, batch: u64) -> Result<u64> {
     let mut select = Query::select();
     select

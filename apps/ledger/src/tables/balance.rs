@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::domain::AccountId;
 use crate::events::Movement;
 
-/// A balance as the newest event of its account tells it.
+/// The balance from the newest event of an account.
 #[derive(Debug, Serialize)]
 pub(crate) struct Balance {
     account_id: String,
@@ -20,7 +20,7 @@ pub(crate) struct Balance {
     posted_at_ms: i64,
 }
 
-/// Takes over what an event tells, unless a newer one did. The same event again changes nothing.
+/// Stores the balance of an event, unless a newer event was stored. A repeated event changes nothing.
 pub(crate) async fn upsert(tx: &Tx, movement: &Movement) -> Result<()> {
     let mut update = Query::update();
     update

@@ -1,4 +1,4 @@
-//! Transactions and their journal entries: inserted, never changed.
+//! Transactions and their journal entries. Rows are inserted and never changed.
 
 use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{read_id, unreadable};
 use crate::domain::{AccountId, Currency, Kind, Leg, Posted, Transaction};
 
-/// A journal entry, as it is shown.
+/// A journal entry in a response.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) account_id: String,
@@ -19,15 +19,15 @@ pub(crate) struct Line {
     pub(crate) balance_after: i64,
 }
 
-/// A transaction, as it is shown.
+/// A transaction in a response.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Record {
     pub(crate) transaction_id: Uuid,
     pub(crate) kind: &'static str,
     pub(crate) currency: &'static str,
-    /// The transaction that it takes back.
+    /// The transaction that this one reverses.
     pub(crate) reverses: Option<Uuid>,
-    /// The transaction that takes it back.
+    /// The transaction that reverses this one.
     pub(crate) reversed_by: Option<Uuid>,
     pub(crate) posted_at_ms: i64,
     pub(crate) entries: Vec<Line>,
@@ -69,7 +69,7 @@ pub(crate) async fn insert(tx: &Tx, posted: &Posted) -> Result<()> {
     Ok(())
 }
 
-/// A transaction with its entries: money that left first.
+/// A transaction with its entries, the source entry first.
 pub(crate) async fn find(db: &impl ConnectionTrait, id: Uuid) -> Result<Option<Record>> {
     let mut select = Query::select();
     select
@@ -96,7 +96,7 @@ pub(crate) async fn find(db: &impl ConnectionTrait, id: Uuid) -> Result<Option<R
     }))
 }
 
-/// The transaction that takes this one back.
+/// The transaction that reverses this one.
 pub(crate) async fn reversal_of(db: &impl ConnectionTrait, id: Uuid) -> Result<Option<Uuid>> {
     let mut select = Query::select();
     select
@@ -145,7 +145,7 @@ fn read_line(row: &QueryResult) -> Result<Line> {
 }
 
 impl Record {
-    /// The record of what was just posted.
+    /// The record of a transaction that was just posted.
     pub(crate) fn of(posted: &Posted) -> Self {
         let transaction = &posted.transaction;
         let line = |entry: &crate::domain::Entry| Line {
@@ -168,7 +168,7 @@ impl Record {
         }
     }
 
-    /// The transaction that this is the record of.
+    /// Rebuilds the transaction from its record.
     pub(crate) fn transaction(&self) -> Result<Transaction> {
         let [from, to] = self.entries.as_slice() else {
             return Err(unreadable("a transaction without two entries"));

@@ -1,4 +1,4 @@
-//! Read model: what an owner has.
+//! Read model: the portfolio of an owner.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use serde::Serialize;
 use crate::domain::AccountId;
 use crate::events::Movement;
 
-/// A balance is so many of these, and a rest.
-const HALF: i64 = 1 << 32;
+/// Splits a balance into a high and a low part, so that neither sum overflows.
+const LOW_RANGE: i64 = 1 << 32;
 
-/// What an owner has: in sum, and account by account, of which it may be a part.
+/// The portfolio of an owner: totals over all accounts, and one page of the accounts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Portfolio {
     owner: String,
-    /// By currency, in minor units. Many accounts can hold more than one can.
+    /// Totals by currency, in minor units. A total may exceed the range of one balance.
     totals: BTreeMap<String, i128>,
     accounts: Vec<Holding>,
 }
 
-/// What one account has.
+/// One account of a portfolio.
 #[derive(Debug, Serialize)]
 struct Holding {
     account_id: String,
     currency: String,
     balance: i64,
-    /// How many transactions made it so.
+    /// The number of transactions that changed the balance.
     transactions: i64,
 }
 
-/// Adds a movement. Adding it twice would count it twice: the inbox keeps that from happening.
+/// Adds a movement. Not idempotent: the inbox prevents a second call for the same event.
 pub(crate) async fn add(tx: &Tx, movement: &Movement) -> Result<()> {
     let own = |column: &'static str| Expr::col(("ledger_portfolio", column));
     let mut insert = Query::insert();
@@ -56,7 +56,7 @@ pub(crate) async fn add(tx: &Tx, movement: &Movement) -> Result<()> {
     Ok(())
 }
 
-/// What an owner has in sum, and so many accounts of it after one.
+/// The totals of an owner, and at most `limit` accounts after an account id.
 pub(crate) async fn find(
     db: &impl ConnectionTrait,
     owner: &str,
@@ -88,10 +88,10 @@ fn read(row: &QueryResult) -> Result<Holding> {
     })
 }
 
-/// The sums by currency. High and low halves are summed up apart: a sum need not fit where a balance does.
+/// Totals by currency. High and low parts are summed separately, because a total may exceed the range of one balance.
 async fn totals(db: &impl ConnectionTrait, owner: &str) -> Result<BTreeMap<String, i128>> {
-    let low = || Expr::col("balance").modulo(HALF);
-    let high = Expr::col("balance").sub(low()).div(HALF);
+    let low = || Expr::col("balance").modulo(LOW_RANGE);
+    let high = Expr::col("balance").sub(low()).div(LOW_RANGE);
     let integer = match db.get_database_backend() {
         DbBackend::Postgres => "bigint",
         DbBackend::MySql => "signed",
@@ -110,7 +110,7 @@ async fn totals(db: &impl ConnectionTrait, owner: &str) -> Result<BTreeMap<Strin
         let (high, low): (i64, i64) = (row.try_get("", "high")?, row.try_get("", "low")?);
         Ok((
             row.try_get("", "currency")?,
-            i128::from(high) * i128::from(HALF) + i128::from(low),
+            i128::from(high) * i128::from(LOW_RANGE) + i128::from(low),
         ))
     };
     rows.iter().map(total).collect()

@@ -1,4 +1,4 @@
-//! What was answered to which idempotency key.
+//! The stored responses by idempotency key.
 
 use postroom::{Result, Tx};
 use sea_orm::ConnectionTrait;
@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::now_ms;
 
-/// A request that was answered.
+/// The stored response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
-    /// What was asked for.
+    /// A fingerprint of the command.
     pub(crate) command: String,
     /// The HTTP status.
     pub(crate) status: u16,
@@ -35,7 +35,7 @@ pub(crate) async fn find(tx: &Tx, request_id: Uuid) -> Result<Option<Answered>> 
     .transpose()
 }
 
-/// Keeps an answer; a conflict means that the same key was answered meanwhile.
+/// Stores a response. A conflict error means that a concurrent request with the same key was committed first.
 pub(crate) async fn insert(tx: &Tx, request_id: Uuid, answered: &Answered) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -52,7 +52,7 @@ pub(crate) async fn insert(tx: &Tx, request_id: Uuid, answered: &Answered) -> Re
     Ok(())
 }
 
-/// Forgets answers older than `keep_ms`, at most `batch`; answers how many.
+/// Deletes at most `batch` responses that are older than `keep_ms`. Returns their number.
 pub(crate) async fn prune(tx: &Tx, keep_ms: i64, batch: u64) -> Result<u64> {
     let mut select = Query::select();
     select

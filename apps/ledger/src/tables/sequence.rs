@@ -1,4 +1,4 @@
-//! How far each account's events have come, and what is odd about their numbers.
+//! The last sequence number of each account, and the recorded anomalies.
 
 use postroom::{Result, Tx};
 use sea_orm::ConnectionTrait;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::now_ms;
 
-/// A number that has not come, or came again.
+/// A missing or repeated sequence number.
 #[derive(Debug, Serialize)]
 pub(crate) struct Anomaly {
     account_id: String,
@@ -15,11 +15,11 @@ pub(crate) struct Anomaly {
     /// `missing` or `repeated`.
     kind: String,
     noticed_at_ms: i64,
-    /// When a missing one came after all.
+    /// The time when a missing number arrived.
     mended_at_ms: Option<i64>,
 }
 
-/// The highest number that has come, zero when none has.
+/// The highest number so far; zero before the first event.
 pub(crate) async fn last(tx: &Tx, account_id: &str) -> Result<i64> {
     let mut select = Query::select();
     select
@@ -60,7 +60,7 @@ pub(crate) async fn note(tx: &Tx, account_id: &str, number: i64, kind: &str) -> 
     Ok(())
 }
 
-/// A number that was missing has come; `false` when it was not missing.
+/// Marks a missing number as arrived. Returns `false` when it was not missing.
 pub(crate) async fn mend(tx: &Tx, account_id: &str, number: i64) -> Result<bool> {
     let mut update = Query::update();
     update
@@ -73,7 +73,7 @@ pub(crate) async fn mend(tx: &Tx, account_id: &str, number: i64) -> Result<bool>
     Ok(tx.execute(&update).await?.rows_affected() == 1)
 }
 
-/// The first anomalies, by account and number.
+/// The first anomalies, sorted by account and number.
 pub(crate) async fn anomalies(db: &impl ConnectionTrait, limit: u64) -> Result<Vec<Anomaly>> {
     let mut select = Query::select();
     select

@@ -1,9 +1,9 @@
-//! Who is told when events fail or wait: Slack and PagerDuty, as they would be over HTTP.
+//! Alerts about failed and late events, sent to HTTP servers that stand in for Slack and PagerDuty.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::books;
 use crate::world::{World, shared_kafka};
 
-/// A ledger, and those whom it tells.
+/// A ledger with its Slack and PagerDuty servers.
 struct Watched {
     world: World,
     scenery: Scenery,
@@ -35,7 +35,7 @@ struct Watched {
     pagerduty: FakeMessenger,
 }
 
-/// The ledger, which gives up soon.
+/// The ledger with few retries, so that events become dead letters soon.
 fn module() -> Module {
     let mut module = ledger::module();
     for subscriber in &mut module.subscribers {
@@ -70,26 +70,26 @@ impl Watched {
         }
     }
 
-    /// Waits until the rules have been looked at several times.
+    /// Waits until the rules have been evaluated several times.
     async fn looks(&self) {
         until_run(&*self.world.fresh, "alerts-ledger").await;
     }
 
-    /// What Slack was told: the rule, and whether it is over.
+    /// The messages that Slack received: whether each names the rule, and whether it reports the end of the alert.
     fn told_slack(&self) -> Vec<(bool, bool)> {
         let says = |message: &Value, words: &str| message["text"].as_str().unwrap().contains(words);
         let told = |message: &Value| (says(message, "*ledger_events_failed*"), says(message, "is over"));
         self.slack.taken().iter().map(told).collect()
     }
 
-    /// Lets an event fail; the deposit is there all the same.
+    /// Makes an event fail. The deposit itself succeeds.
     async fn fail(&self) {
         let ada = self.world.client.open("ada", "KRW").await;
         self.rename("ledger_portfolio", "ledger_lost").await;
         self.world.client.deposit(&ada, 1).await.created();
     }
 
-    /// Mends the cause, and has what failed tried again.
+    /// Repairs the cause and retries the dead letters.
     async fn mend(&self) {
         self.rename("ledger_lost", "ledger_portfolio").await;
         dead::retry(self.world.fresh.db(), &Selection::default(), "test")
@@ -102,7 +102,7 @@ impl Watched {
         self.world.fresh.db().execute_unprepared(&sql).await.unwrap();
     }
 
-    /// Writes down events as they were six minutes ago: like the first one, but for their ids.
+    /// Writes events that are six minutes old: copies of the first one with new ids.
     async fn emit_late(&self, count: usize) {
         let db = self.world.fresh.db();
         let (table, late) = match db.get_database_backend() {
@@ -122,10 +122,10 @@ impl Watched {
 
     async fn pause(&self, route: &str, is_paused: bool) {
         let pause = || operate::set_paused(&*self.world.fresh, route, is_paused, "test");
-        until("the route is there", || async { pause().await.is_ok() }).await;
+        until("the route exists", || async { pause().await.is_ok() }).await;
     }
 
-    /// What the page says of a rule.
+    /// The state of a rule in the HTTP API.
     async fn rule(&self, name: &str) -> Value {
         let page = self.world.client.look("/alerts").await;
         let found = page.as_array().unwrap().iter().find(|rule| rule["rule"] == name);
@@ -139,7 +139,10 @@ const OVER: (bool, bool) = (true, true);
 async fn a_dead_letter_goes_to_slack_and_so_does_its_end(fresh: Fresh, broker: Option<Arc<dyn Broker>>) {
     let watched = Watched::open(fresh, broker).await;
     watched.fail().await;
-    until("Slack is told", || async { !watched.slack.taken().is_empty() }).await;
+    until("Slack receives the alert", || async {
+        !watched.slack.taken().is_empty()
+    })
+    .await;
     watched.looks().await;
     assert_eq!(watched.told_slack(), [BEGAN]);
     let rule = watched.rule("ledger_events_failed").await;
@@ -147,13 +150,13 @@ async fn a_dead_letter_goes_to_slack_and_so_does_its_end(fresh: Fresh, broker: O
     assert_eq!((&rule["is_firing"], &rule["is_told"]), (&json!(true), &json!(true)));
 
     watched.mend().await;
-    until("Slack is told of the end", || async {
+    until("Slack receives the end of the alert", || async {
         watched.slack.taken().len() == 2
     })
     .await;
     watched.looks().await;
     assert_eq!(watched.told_slack(), [BEGAN, OVER]);
-    assert_eq!(watched.pagerduty.asked(), 0, "nobody gets up for it");
+    assert_eq!(watched.pagerduty.asked(), 0, "PagerDuty is not called");
     watched.world.close().await;
 }
 
@@ -168,7 +171,7 @@ async fn a_dead_letter_goes_to_slack_on_mariadb_through_kafka() {
     a_dead_letter_goes_to_slack_and_so_does_its_end(fresh::mysql().await, broker).await;
 }
 
-/// `route` stands still, and events wait for it.
+/// `route` is paused, so events wait for it.
 async fn a_hundred_late_events_wake_somebody(fresh: Fresh, broker: Option<Arc<dyn Broker>>, route: &str) {
     let watched = Watched::open(fresh, broker).await;
     let ada = watched.world.client.open("ada", "KRW").await;
@@ -176,14 +179,17 @@ async fn a_hundred_late_events_wake_somebody(fresh: Fresh, broker: Option<Arc<dy
     books::settle(&watched.world.fresh).await;
     watched.pause(route, true).await;
     watched.emit_late(99).await;
-    until("all of them are seen", || async {
+    until("the rule counts all of them", || async {
         watched.rule("ledger_events_pending").await["number"] == 99
     })
     .await;
     watched.looks().await;
     assert_eq!(watched.pagerduty.asked(), 0, "99 are not enough");
     watched.emit_late(1).await;
-    until("somebody is woken", || async { !watched.pagerduty.taken().is_empty() }).await;
+    until("PagerDuty is called", || async {
+        !watched.pagerduty.taken().is_empty()
+    })
+    .await;
     watched.looks().await;
     assert_eq!(watched.pagerduty.taken().len(), 1);
 
@@ -206,14 +212,14 @@ async fn a_hundred_late_events_wake_somebody_on_sqlite() {
     a_hundred_late_events_wake_somebody(fresh::sqlite().await, None, "ledger-audit").await;
 }
 
-/// Here it is the route that publishes which stands still.
+/// Here the publishing route is paused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_late_events_wake_somebody_on_mariadb_through_kafka() {
     let broker = Some(shared_kafka().await);
     a_hundred_late_events_wake_somebody(fresh::mysql().await, broker, "to-broker-ledger-events").await;
 }
 
-/// A configured route has whatever name somebody gave it.
+/// A configured route may have any name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_route_of_any_name_is_watched() {
     let publisher = MemoryBroker::default()
@@ -233,15 +239,16 @@ async fn a_route_of_any_name_is_watched() {
     books::settle(&watched.world.fresh).await;
     watched.pause("books for the auditors", true).await;
     watched.emit_late(3).await;
-    until("the subscribers have had them", || async {
+    until("the subscribers have handled them", || async {
         let status = operate::status(&*watched.world.fresh).await.unwrap();
         let mut ours = status.routes.iter().filter(|route| route.route.starts_with("ledger-"));
         ours.all(|route| route.delivered == 4)
     })
     .await;
-    until("the alert counts what the paused route has not had", || async {
-        watched.rule("ledger_events_pending").await["number"] == 3
-    })
+    until(
+        "the alert counts the events that the paused route has not delivered",
+        || async { watched.rule("ledger_events_pending").await["number"] == 3 },
+    )
     .await;
     watched.world.close().await;
 }
@@ -255,7 +262,10 @@ async fn a_slack_that_is_broken_for_a_while_is_told_once() {
     };
     watched.slack.answer([Answer::new(500, "rollup_error"), busy]);
     watched.fail().await;
-    until("Slack is told", || async { !watched.slack.taken().is_empty() }).await;
+    until("Slack receives the alert", || async {
+        !watched.slack.taken().is_empty()
+    })
+    .await;
     watched.looks().await;
     assert_eq!((watched.told_slack(), watched.slack.asked()), (vec![BEGAN], 3));
     watched.world.close().await;
@@ -266,10 +276,13 @@ async fn two_processes_tell_once() {
     let watched = Watched::open(fresh::postgres().await, None).await;
     let second = Running::open(&watched.world.fresh, vec![module()], watched.scenery.clone()).await;
     watched.fail().await;
-    until("Slack is told", || async { !watched.slack.taken().is_empty() }).await;
+    until("Slack receives the alert", || async {
+        !watched.slack.taken().is_empty()
+    })
+    .await;
     watched.looks().await;
     watched.mend().await;
-    until("Slack is told of the end", || async {
+    until("Slack receives the end of the alert", || async {
         watched.slack.taken().len() >= 2
     })
     .await;

@@ -1,6 +1,7 @@
-//! The books, read straight from the tables: what must be true of them at any time, and what once everything is delivered.
+//! Reads the tables directly and checks their invariants: those that always hold, and those that hold when all events are
+//! delivered.
 
-#![expect(clippy::unwrap_used, reason = "a test harness: what is missing has failed")]
+#![expect(clippy::unwrap_used, reason = "a test harness: a panic fails the test")]
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +12,7 @@ use sea_orm::{ConnectionTrait, QueryResult, Statement, TryGetable};
 
 use ledger::Movement;
 
-/// A number or a text of each row.
+/// The rows of a query.
 pub(crate) async fn rows(store: &dyn Inspect, sql: &str) -> Vec<QueryResult> {
     let db = store.db();
     let statement = Statement::from_string(db.get_database_backend(), sql);
@@ -22,7 +23,7 @@ pub(crate) fn read<T: TryGetable>(row: &QueryResult, column: &str) -> T {
     row.try_get("", column).unwrap()
 }
 
-/// An account and what belongs to it: balance, and how many postings made it so.
+/// The balance and the number of postings of each account.
 type Standing = BTreeMap<String, (i64, i64)>;
 
 async fn standing(store: &dyn Inspect, table: &str, balance: &str, count: &str) -> Standing {
@@ -36,7 +37,7 @@ async fn standing(store: &dyn Inspect, table: &str, balance: &str, count: &str) 
         .collect()
 }
 
-/// Every journal entry, by account and number: its amount and its transaction.
+/// All journal entries, by account and sequence number: amount and transaction.
 async fn journal(store: &dyn Inspect, table: &str) -> BTreeMap<(String, i64), (i64, String)> {
     let rows = rows(store, &format!("select * from {table}")).await;
     let entry = |row: &QueryResult| {
@@ -46,8 +47,8 @@ async fn journal(store: &dyn Inspect, table: &str) -> BTreeMap<(String, i64), (i
     rows.iter().map(entry).collect()
 }
 
-/// The ledger agrees with itself: entries sum to zero, each balance is what its entries sum to, numbers have no gap, and each
-/// customer's entry has one event.
+/// Checks the ledger itself: entries sum to zero, each balance is the sum of its entries, sequence numbers have no gaps, and
+/// each customer entry has one event.
 pub(crate) async fn balance(store: &dyn Inspect) {
     let accounts = standing(store, "ledger_account", "balance", "version").await;
     let journal = journal(store, "ledger_entry").await;
@@ -79,7 +80,7 @@ pub(crate) async fn balance(store: &dyn Inspect) {
     assert_eq!(count, transactions.len(), "transactions with entries");
 }
 
-/// The events in the log are the customers' entries, each once, in order for each account.
+/// Checks that the log holds exactly one event for each customer entry, in order for each account.
 pub(crate) async fn events(store: &dyn Inspect) {
     store.pulse().await.unwrap();
     let mut told: BTreeMap<(String, i64), (i64, String)> = BTreeMap::new();
@@ -108,7 +109,7 @@ async fn log(store: &dyn Inspect) -> Vec<Entry> {
     }
 }
 
-/// What differs between the ledger and what follows it.
+/// The first difference between the ledger and its read models, if any.
 async fn difference(store: &dyn Inspect) -> Option<String> {
     let mut accounts = standing(store, "ledger_account", "balance", "version").await;
     accounts.retain(|account, (_, version)| !account.starts_with("clearing-") && *version > 0);
@@ -127,7 +128,7 @@ async fn difference(store: &dyn Inspect) -> Option<String> {
         .map(|(id, (number, _))| (id, *number))
         .ne(accounts.iter().map(|(id, (_, version))| (id, *version)))
     {
-        return Some(format!("the watch heard {heard:?} of {accounts:?}"));
+        return Some(format!("the sequence check has {heard:?}, the ledger {accounts:?}"));
     }
     let (audit, mut journal) = (
         journal(store, "ledger_audit").await,
@@ -137,10 +138,10 @@ async fn difference(store: &dyn Inspect) -> Option<String> {
     (audit != journal).then(|| format!("{} rows of audit, {} entries", audit.len(), journal.len()))
 }
 
-/// Waits until everything is delivered, and looks at all of it.
+/// Waits until all events are delivered, and checks all tables.
 pub(crate) async fn settle(fresh: &Fresh) {
     let store = &fresh.second().await;
-    until("what follows the ledger agrees with it", || async {
+    until("the read models match the ledger", || async {
         difference(&**store).await.is_none()
     })
     .await;

@@ -1,10 +1,10 @@
-//! A client of the ledger.
+//! An HTTP client of the ledger.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::io;
@@ -13,7 +13,7 @@ use postroom_testkit::client::Answer;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Where a ledger is.
+/// The client, with the address of a ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(pub(crate) postroom_testkit::Client);
 
@@ -22,12 +22,12 @@ impl Client {
         self.0.get(path).await
     }
 
-    /// What is there.
+    /// The body of a successful GET.
     pub(crate) async fn look(&self, path: &str) -> Value {
         self.get(path).await.ok()
     }
 
-    /// A request with a key of its own.
+    /// A request with a new idempotency key.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.post_as(&Uuid::now_v7().to_string(), path, body).await
     }
@@ -36,7 +36,7 @@ impl Client {
         self.must("POST", path, Some(key), &body.to_string()).await
     }
 
-    /// Opens an account; answers its id.
+    /// Opens an account and returns its id.
     pub(crate) async fn open(&self, owner: &str, currency: &str) -> String {
         let wanted = json!({ "owner": owner, "name": "Everyday", "currency": currency });
         let account = self.post("/ledger/accounts", &wanted).await.created();

@@ -1,6 +1,6 @@
-//! Many writers on the same accounts.
+//! Concurrent writers on the same accounts.
 
-#![expect(clippy::indexing_slicing, reason = "a test harness: what is missing has failed")]
+#![expect(clippy::indexing_slicing, reason = "a test harness: a panic fails the test")]
 
 use futures::future::join_all;
 
@@ -15,7 +15,7 @@ on_every_way! {
     transfers_that_cross_do_not_deadlock
 }
 
-/// Each attempt that was overtaken is gone with its event: as many events as transactions, numbered without a gap.
+/// A failed attempt is rolled back with its event: there are as many events as transactions, numbered without gaps.
 async fn many_writers_on_one_account_leave_one_event_each(place: Place) {
     let world = World::on(place).await;
     let ledger = &world.client;

@@ -1,11 +1,11 @@
-//! A crash at each step between the database and the effect: no event lost, none invented, and what follows the ledger agrees
-//! with it. The stage is ended where the step says, and another one takes over.
+//! A crash at each step between the database and the effect: no event is lost or invented, and the read models match the
+//! ledger. The stage is killed at the step, and another one continues.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use postroom::{BoxError, BoxHandler, Tx};
@@ -50,17 +50,18 @@ async fn after_the_send(place: Place) {
     crash_at(place, Step::AfterSend).await;
 }
 
-/// The broker has it and nobody knows: it is sent again, and has one effect.
+/// The broker has the message, but the relay does not know it: the relay sends it again, and it has one effect.
 async fn after_the_brokers_answer(place: Place) {
     assert_sent_again(crash_at(place, Step::AfterAck).await);
 }
 
-/// The relay knows that the broker has it, and the cursor does not: the same.
+/// The relay knows that the broker has the message, but the cursor is not written: the relay sends it again, and it has one
+/// effect.
 async fn before_the_cursor(place: Place) {
     assert_sent_again(crash_at(place, Step::BeforeCursor).await);
 }
 
-/// The effect is there and the offset does not know: the message comes again, and has no second effect.
+/// The effect is committed, but the offset is not: the message is delivered again and has no second effect.
 async fn before_the_offset(place: Place) {
     crash_at(place, Step::BeforeOffset).await;
 }
@@ -72,13 +73,13 @@ fn assert_sent_again(sent: usize) {
     );
 }
 
-/// As many as three deposits and two transfers have.
+/// The number of events of three deposits and two transfers.
 const EVENTS: usize = 7;
-/// What brings them to the broker.
+/// The route that publishes them to the broker.
 const PUBLISHES: &str = "to-broker-ledger-events";
 
-/// Moves money with a broker that stops at a step, kills the stage there, and goes on with one that does not stop. Answers how
-/// many messages the topic has.
+/// Moves money with a broker that stops at a step, kills the stage there, and continues with a normal broker. Returns the
+/// number of messages in the topic.
 async fn crash_at(place: Place, step: Step) -> usize {
     let broker = shared_kafka().await;
     let gated = Arc::new(Gated::new(Arc::clone(&broker), step));
@@ -110,7 +111,7 @@ async fn crash_at(place: Place, step: Step) -> usize {
     movements.len()
 }
 
-/// Lets the relay know what the broker said, while somebody else holds the cursor's row.
+/// Passes the broker's answer to the relay while another transaction locks the row of the cursor.
 async fn hold_cursor(fresh: &Fresh, gate: &Gate) -> Tx {
     let table = match fresh.db().get_database_backend() {
         DbBackend::Postgres => "postroom.outbox_cursor",
@@ -126,21 +127,21 @@ async fn hold_cursor(fresh: &Fresh, gate: &Gate) -> Tx {
     held
 }
 
-/// How many events the publishing route knows to have delivered.
+/// The number of events that the publishing route has recorded as delivered.
 async fn delivered(fresh: &Fresh) -> i64 {
     let status = operate::status(&**fresh).await.unwrap();
     let mut routes = status.routes.iter();
     routes.find(|route| route.route == PUBLISHES).unwrap().delivered
 }
 
-/// Somebody else's transaction that holds a row.
+/// Opens a transaction that locks a row.
 async fn hold(fresh: &Fresh, sql: &str) -> Tx {
     let tx = table::begin(&fresh.writers(1).await).await.unwrap();
     tx.execute_unprepared(sql).await.unwrap();
     tx
 }
 
-/// Waits until a transaction besides the one that holds the row has written and waits.
+/// Waits until a second transaction has written and waits for the locked row.
 async fn until_blocked(fresh: &Fresh) {
     until("a transaction waits for the row", || async {
         let open = fresh.open_transactions().await.unwrap();
@@ -149,8 +150,8 @@ async fn until_blocked(fresh: &Fresh) {
     .await;
 }
 
-/// A stage that dies before its writer commits leaves nothing: no balance, no entry, no event. The client asks again with the
-/// same key and gets it once.
+/// A stage that dies before the commit leaves no balance, no entry and no event. The client repeats the request with the same
+/// key, and it takes effect once.
 async fn before_the_commit(place: Place) {
     let world = World::on(place).await;
     let ada = world.client.open("ada", "KRW").await;
@@ -176,7 +177,7 @@ async fn before_the_commit(place: Place) {
     assert_eq!(
         world.client.look(&format!("/ledger/accounts/{ada}")).await["version"],
         1,
-        "nothing of it is there"
+        "the killed request left no effect"
     );
     for _ in 0..2 {
         world.client.post_as("k", &path, &five).await.created();
@@ -189,7 +190,7 @@ async fn before_the_commit(place: Place) {
     world.close().await;
 }
 
-/// A stage that dies while a subscriber's effect is written and not committed leaves no effect; the next one has it once.
+/// A stage that dies before it commits a subscriber's effect leaves no effect. The next stage applies it once.
 async fn inside_the_effect(place: Place) {
     let world = World::on(place).await;
     let ada = world.client.open("ada", "KRW").await;
@@ -212,7 +213,7 @@ async fn inside_the_effect(place: Place) {
     world.close().await;
 }
 
-/// A ledger whose portfolios, which only an inbox keeps from counting twice, stand still once they are written.
+/// A ledger whose portfolio handler stops after its write. Only the inbox prevents a second count there.
 fn standing(gate: &Gate) -> Module {
     let mut module = ledger::module();
     let mut subscribers = module.subscribers.iter_mut();
@@ -228,8 +229,7 @@ fn standing(gate: &Gate) -> Module {
     module
 }
 
-/// SQLite has one writer at a time: there is no second one that could hold a row. (What is killed at random, in `money.rs`, is
-/// killed there too.)
+/// SQLite allows one writer at a time, so no second transaction can lock a row. (`money.rs` covers random kills on SQLite.)
 mod with_row_locks {
     use super::{before_the_commit, fresh};
     use crate::world::Place;

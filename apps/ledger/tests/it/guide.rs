@@ -1,4 +1,4 @@
-//! The guide's walk-through, run as it stands.
+//! Runs the walk-through of the guide exactly as the guide prints it.
 
 use postroom::operate;
 use postroom_testkit::wait::until;
@@ -9,7 +9,7 @@ use crate::world::World;
 
 const GUIDE: &str = "docs/guide/ledger.md";
 
-/// Again on the ledger that it left behind, it says the same.
+/// A second run on the same ledger prints the same output.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_through_says_what_the_guide_says() {
     let world = World::on(fresh::sqlite().await).await;
@@ -24,7 +24,7 @@ async fn the_walk_through_says_what_the_guide_says() {
     world.close().await;
 }
 
-/// The audit stands still: the walk does not wait for ever.
+/// The audit route is paused: the walk-through ends with an error instead of waiting forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_through_ends_when_nothing_comes() {
     let world = World::on(fresh::sqlite().await).await;
@@ -33,7 +33,7 @@ async fn the_walk_through_ends_when_nothing_comes() {
             .await
             .is_ok()
     };
-    until("the route is there", is_paused).await;
+    until("the route exists", is_paused).await;
     let at_once = format!("sleep() {{ :; }}\n{}", walk::blocks(GUIDE, "walk-through"));
     let walked = walk::run(&at_once, ("LEDGER", &format!("{}/ledger", world.client.0.0))).await;
     assert!(!walked.is_done, "{}", walked.said);

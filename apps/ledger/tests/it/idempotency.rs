@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use futures::future::join_all;
@@ -56,7 +56,7 @@ async fn the_same_request_again_has_the_same_answer(place: Place) {
     assert_eq!(
         ledger.must("POST", &path, Some("k-1"), spaced).await,
         first,
-        "the same, spelt otherwise"
+        "the same request with other whitespace and key order"
     );
     let overdraft = json!({ "from": bob, "to": ada, "amount": 1, "currency": "KRW" });
     let refused = ledger.post_as("k-2", "/ledger/transfers", &overdraft).await;

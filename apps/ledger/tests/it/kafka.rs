@@ -1,9 +1,9 @@
-//! Through Kafka: the same ledger, and what others see in its topic.
+//! The ledger through Kafka, and the messages in its topic.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::collections::HashMap;
@@ -20,11 +20,11 @@ on_every_store! {
     events_reach_their_topic_in_order_for_each_account
 }
 
-/// A topic is quiet when nothing has come for this long after something had to.
+/// The topic counts as quiet after this time without a message.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Everything in the topic, as another group reads it: until as many different events have come as there are, and then until
-/// it is quiet.
+/// Reads all messages of the topic with a separate group, until `events` different events have arrived and the topic is
+/// quiet.
 pub(crate) async fn published(broker: &dyn Broker, events: usize) -> Vec<Movement> {
     let group = format!("reader-{}", Uuid::now_v7());
     let mut reader = broker

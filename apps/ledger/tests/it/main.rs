@@ -1,4 +1,4 @@
-//! The ledger, through its HTTP door, on every database, straight from the outbox and through Kafka.
+//! Tests of the ledger over HTTP: on every database, directly from the outbox and through Kafka.
 
 mod alert;
 mod books;

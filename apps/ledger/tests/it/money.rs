@@ -1,10 +1,10 @@
-//! Thirty-two clients move money at random while the stage, the broker and the database are killed under them. In the end each
-//! answer that a client got is in the books, once, and nothing else is.
+//! Thirty-two clients move money at random while the stage, the broker and the database are killed. In the end, each answer
+//! that a client received is in the books exactly once, and nothing else is.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::collections::{BTreeMap, HashSet};
@@ -32,7 +32,7 @@ use crate::world::{Place, TOPICS};
 const CLIENTS: usize = 32;
 const ACCOUNTS: usize = 12;
 const EACH: i64 = 1_000_000;
-/// Between two faults, and between two tries of a client whose ledger is away.
+/// The wait between two faults, and between two attempts of a client when the ledger is unavailable.
 const PAUSE: Duration = Duration::from_millis(700);
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -41,7 +41,7 @@ fn length() -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What can be killed and comes back.
+/// A component that can be killed and restarts.
 #[async_trait]
 trait Victim: Send {
     async fn kill(&mut self);
@@ -72,18 +72,18 @@ impl Victim for MemoryBroker {
     }
 }
 
-/// A client: the answers to what it asked for.
+/// A client that records the answers to its requests.
 struct Mover {
     address: watch::Receiver<Client>,
     accounts: Arc<Vec<String>>,
-    /// Those that were posted.
+    /// Answers to posted transactions.
     posted: Vec<Value>,
-    /// Those that were refused.
+    /// The number of rejected requests.
     refused: usize,
 }
 
 impl Mover {
-    /// Moves money until it is told to stop; what was asked for is always brought to an end.
+    /// Moves money until it is stopped. A started request is always repeated until it has an answer.
     async fn run(mut self, stop: CancellationToken) -> (Vec<Value>, usize) {
         while !stop.is_cancelled() {
             let (path, body) = self.next();
@@ -114,7 +114,7 @@ impl Mover {
         }
     }
 
-    /// Asks with one key until there is an answer.
+    /// Repeats the request with one key until there is an answer.
     async fn ask(&mut self, path: &str, body: &Value) -> (u16, Value) {
         let (key, begun) = (Uuid::now_v7().to_string(), Instant::now());
         loop {
@@ -143,7 +143,7 @@ async fn kafka_at(url: &str) -> Arc<dyn Broker> {
     OwnTopics::on(url, &TOPICS).await.broker()
 }
 
-/// Kills the stage and the victims in turn; answers how often.
+/// Kills the stage and the victims in turn. Returns the number of kills.
 async fn faults(
     fresh: &Fresh,
     broker: Option<&Arc<dyn Broker>>,
@@ -151,7 +151,7 @@ async fn faults(
     victims: &mut [Box<dyn Victim>],
 ) -> (Running, usize) {
     let (begun, mut turn) = (Instant::now(), 0);
-    // A server that takes long to come back must not keep the others from their turn.
+    // A slow restart of one server must not use up the time of the other victims.
     while begun.elapsed() < length() || turn < 2 * victims.len() {
         sleep(PAUSE).await;
         match victims.get_mut((turn / 2) % victims.len().max(1)) {
@@ -206,7 +206,7 @@ async fn survives(Place { fresh, broker }: Place, mut victims: Vec<Box<dyn Victi
     stage.close().await;
 }
 
-/// The answers that clients got are the transactions in the books, each once, and they make the balances.
+/// The transactions in the books are exactly the ones that the clients received as answers, and they produce the balances.
 async fn compare(fresh: &Fresh, answers: &[Value]) {
     let told: HashSet<String> = answers
         .iter()
@@ -221,7 +221,7 @@ async fn compare(fresh: &Fresh, answers: &[Value]) {
     let kept: HashSet<String> = rows.iter().map(|row| books::read(row, "transaction_id")).collect();
     assert_eq!(
         kept, told,
-        "transactions in the books, and those that clients were told"
+        "transactions in the books, and those in the answers to clients"
     );
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for entry in answers.iter().flat_map(|one| one["entries"].as_array().unwrap()) {
@@ -233,10 +233,10 @@ async fn compare(fresh: &Fresh, answers: &[Value]) {
         .iter()
         .map(|row| (books::read(row, "account_id"), books::read(row, "balance")))
         .collect();
-    assert_eq!(balances, sums, "balances, and what clients were told");
+    assert_eq!(balances, sums, "balances, and the sums of the answers to clients");
 }
 
-/// As it runs when nobody installs anything else.
+/// The default setup: SQLite and no broker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_money_is_lost_on_sqlite() {
     survives(fresh::sqlite().await.into(), vec![]).await;

@@ -1,9 +1,9 @@
-//! What follows the ledger: numbers that are missing or come twice are noticed, the audit log is kept five years.
+//! The subscribers of the ledger: missing and repeated numbers are recorded, and the audit log is kept for five years.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ on_every_way! {
     a_portfolio_is_summed_up_whole_and_listed_in_parts
 }
 
-/// An event as a broken writer could make it.
+/// An event that a faulty writer could produce.
 fn posted(account: &str, number: i64) -> LedgerPosted {
     LedgerPosted {
         movement: Movement {
@@ -70,21 +70,21 @@ async fn a_gap_and_a_repetition_are_noticed(place: Place) {
     let missing = |number, is_mended| (number, "missing".to_owned(), is_mended);
     tell(1).await;
     tell(4).await;
-    until("2 and 3 are missed", || async {
+    until("2 and 3 are recorded as missing", || async {
         anomalies().await == [missing(2, false), missing(3, false)]
     })
     .await;
     tell(3).await;
-    until("3 came after all", || async {
+    until("3 is recorded as arrived", || async {
         anomalies().await == [missing(2, false), missing(3, true)]
     })
     .await;
     tell(4).await;
     let repeated = (4, "repeated".to_owned(), false);
     let all = [missing(2, false), missing(3, true), repeated];
-    until("4 came twice", || async { anomalies().await == all }).await;
+    until("4 is recorded as repeated", || async { anomalies().await == all }).await;
     tell(2).await;
-    until("the read model has had all of them", || async {
+    until("the read model has handled all events", || async {
         let status = operate::status(&*world.fresh).await.unwrap();
         let mut balances = status.routes.iter().filter(|route| route.route == "ledger-balances");
         balances.any(|route| route.delivered == 5)
@@ -98,7 +98,7 @@ async fn a_gap_and_a_repetition_are_noticed(place: Place) {
     world.close().await;
 }
 
-/// The same event delivered again, as a broker may: the id follows from the transaction, so nothing counts twice.
+/// A redelivery of the same event, as a broker may do it: the id is derived from the transaction, so it counts once.
 async fn a_transaction_that_is_told_twice_counts_once(place: Place) {
     let world = World::on(place).await;
     let ada = world.client.open("ada", "KRW").await;
@@ -116,11 +116,11 @@ async fn a_transaction_that_is_told_twice_counts_once(place: Place) {
             per_second: 100,
             again: false,
         };
-        // A route that a broker feeds passes the log without haste.
+        // A route that a broker feeds advances its position in the log with a delay.
         let is_started = || async { replay::start(&*world.fresh, &replay, "test").await.is_ok() };
-        until("the route has passed it", is_started).await;
+        until("the replay has started", is_started).await;
     }
-    until("everybody has had it twice", || async {
+    until("every subscriber has received it twice", || async {
         let status = operate::status(&*world.fresh).await.unwrap();
         let mut ours = status.routes.iter().filter(|route| route.route.starts_with("ledger-"));
         ours.all(|route| route.delivered >= 2)
@@ -136,7 +136,7 @@ async fn a_transaction_that_is_told_twice_counts_once(place: Place) {
     world.close().await;
 }
 
-/// However many accounts there are, and however much is on them.
+/// The totals are complete for any number of accounts and any balances.
 async fn a_portfolio_is_summed_up_whole_and_listed_in_parts(place: Place) {
     let world = World::on(place).await;
     let id = |n: u128| Uuid::from_u128(n).to_string();
@@ -200,7 +200,7 @@ async fn audit_rows_go_after_five_years(place: Place) {
             .collect();
         numbers
     };
-    until("the oldest row goes", || async {
+    until("the oldest row is deleted", || async {
         numbers().await == [json!(2), json!(3)]
     })
     .await;
@@ -209,6 +209,6 @@ async fn audit_rows_go_after_five_years(place: Place) {
             .await
             .is_empty()
     };
-    until("old keys go", kept).await;
+    until("old keys are deleted", kept).await;
     world.close().await;
 }

@@ -1,9 +1,9 @@
-//! What the ledger does, and what it refuses.
+//! Accepted and rejected requests.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use postroom_testkit::wait::until;
@@ -41,7 +41,7 @@ async fn money_moves_and_the_books_balance(place: Place) {
     assert_eq!(
         ledger.post(&path, &json!({})).await.code(),
         "overdraft",
-        "what is spent is not taken back"
+        "a reversal cannot overdraw the account"
     );
     let small = ledger.deposit(&ada, 50).await.created();
     let path = format!("/ledger/transactions/{}/reversal", id(&small));
@@ -94,10 +94,10 @@ async fn money_moves_and_the_books_balance(place: Place) {
     world.close().await;
 }
 
-/// A request that is refused: where it goes, what it says, and the answer.
+/// A rejected request: path, body, and the expected status and code.
 type Bad = (String, Value, u16, &'static str);
 
-/// Everything that can be wrong with a request, and the code that says so.
+/// Every kind of invalid request has its own code.
 async fn every_bad_request_has_its_code(place: Place) {
     let world = World::on(place).await;
     let ledger = &world.client;
@@ -211,7 +211,7 @@ fn bad_reversals(reversed: &str, reversal: &str) -> Vec<Bad> {
     ]
 }
 
-/// A transfer whose second account refuses has not touched the first.
+/// A transfer that the second account rejects does not change the first account.
 async fn a_refused_request_changes_nothing(place: Place) {
     let world = World::on(place).await;
     let ledger = &world.client;

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test harness: what is missing has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ on_every_way! {
     an_event_fails_after_five_attempts_and_can_be_retried
 }
 
-/// State and retry count of the events that are listed.
+/// State and retry count of the listed events.
 async fn states(client: &Client, query: &str) -> Vec<(String, i64)> {
     let events = client.look(&format!("/ledger/events{query}")).await;
     let one = |event: &Value| {
@@ -50,7 +50,7 @@ async fn an_event_is_pending_then_processed(place: Place) {
     );
     assert!(event["processed_at"].as_str() > event["created_at"].as_str(), "{event}");
 
-    // With a broker between, an event waits for whoever publishes it.
+    // With a broker, an event is pending until the publishing route delivers it.
     let route = match world.broker {
         Some(_) => "to-broker-ledger-events",
         None => "ledger-audit",
@@ -63,7 +63,7 @@ async fn an_event_is_pending_then_processed(place: Place) {
     pause(true).await;
     world.client.deposit(&ada, 2).await.created();
     let pending = || async { states(&world.client, "?state=PENDING").await == [("PENDING".to_owned(), 0)] };
-    until("it waits for one of them", pending).await;
+    until("it is pending on one route", pending).await;
     assert_eq!(states(&world.client, "?state=FAILED").await, []);
     assert_eq!(states(&world.client, "").await.len(), 2);
     pause(false).await;
@@ -109,7 +109,7 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(place: Place) {
     world.close().await;
 }
 
-/// As many letters of others as a page holds, newer than ours.
+/// A full page of newer dead letters from other modules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_of_others_do_not_hide_ours() {
     let world = World::on(fresh::sqlite().await).await;

@@ -1,4 +1,4 @@
-//! A ledger at work: a fresh store, a broker or none, and a stage that can be killed and set up again.
+//! A running ledger: a fresh store, an optional broker, and a stage that can be killed and restarted.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use postroom_testkit::stage::{Running, Scenery};
 
 use crate::client::Client;
 
-/// Where the ledger's events belong on a broker.
+/// The topic of the ledger's events.
 pub(crate) const TOPICS: [&str; 1] = ["ledger-events"];
 
-/// Where a ledger works: a fresh store, its subscribers fed by a broker or straight from the outbox.
+/// The environment of a ledger: a fresh store, and an optional broker that feeds the subscribers.
 pub(crate) struct Place {
     pub(crate) fresh: Fresh,
     pub(crate) broker: Option<Arc<dyn Broker>>,
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// A ledger at work.
+/// A running ledger.
 pub(crate) struct World {
     pub(crate) fresh: Fresh,
     pub(crate) broker: Option<Arc<dyn Broker>>,
@@ -71,25 +71,25 @@ impl World {
         }
     }
 
-    /// Ends the stage in the middle of whatever it does: as a process that is killed leaves its place.
+    /// Kills the stage at any point, as if its process was killed.
     pub(crate) fn killed(self) -> Place {
         let Self { fresh, broker, .. } = self;
         Place { fresh, broker }
     }
 
-    /// Lets what has begun end.
+    /// Shuts down gracefully: work in progress is finished.
     pub(crate) async fn close(self) -> Fresh {
         self.stage.close().await;
         self.fresh
     }
 }
 
-/// The Kafka that all tests share, with topics of our own.
+/// The Kafka server that all tests share, with separate topics.
 pub(crate) async fn shared_kafka() -> Arc<dyn Broker> {
     OwnTopics::create(&TOPICS).await.broker()
 }
 
-/// One test for each database, straight from the outbox.
+/// One test for each database, directly from the outbox.
 macro_rules! on_every_store {
     ($($test:ident)*) => {
         mod sqlite {
@@ -108,7 +108,7 @@ macro_rules! on_every_store {
 }
 pub(crate) use on_every_store;
 
-/// The same, and on MariaDB through Kafka, where the ledger is at home.
+/// Like `on_every_store!`, and also on MariaDB through Kafka, the ledger's target setup.
 macro_rules! on_every_way {
     ($($test:ident)*) => {
         crate::world::on_every_store! { $($test)* }

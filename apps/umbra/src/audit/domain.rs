@@ -1,9 +1,9 @@
-//! What the audit does not show.
+//! The sensitive fields, which the audit masks.
 
-/// What stands in place of what is sensitive.
+/// The replacement for a sensitive value.
 pub(crate) const MASK: &str = "***";
 
-/// Which fields of which events are sensitive.
+/// The sensitive fields, by event type.
 const SENSITIVE: [(&str, &str); 1] = [("UserSessionCreated", "session_id")];
 
 /// Whether a field of an event is sensitive.

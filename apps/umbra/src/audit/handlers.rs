@@ -1,4 +1,4 @@
-//! `umbra-audit`: every event of the catalogue is written down once, without what is sensitive.
+//! `umbra-audit`: writes every event of the catalogue once, with its sensitive fields masked.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) async fn record(tx: &mut Tx, event: &Event) -> Result<()> {
     tables::record(tx, event, &masked(event)?).await
 }
 
-/// The payload, as JSON text, with a mask over what is sensitive. All payloads are objects.
+/// The payload as JSON text, with sensitive fields masked. Every payload is an object.
 fn masked(event: &Event) -> Result<String> {
     let mut fields: BTreeMap<String, Box<RawValue>> = event.decode()?;
     for (name, value) in &mut fields {

@@ -1,4 +1,4 @@
-//! What happened to one thing.
+//! The HTTP API of the audit: the events of one aggregate.
 
 use axum::extract::{Path, State};
 use axum::routing::get;

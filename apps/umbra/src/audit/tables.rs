@@ -19,7 +19,7 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const AUDIT: &str = "umbra_audit";
 
-/// What happened, as the audit shows it.
+/// An event in a response of the audit.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
     outbox_event_id: String,
@@ -29,7 +29,8 @@ pub(super) struct Record {
     occurred_at: OffsetDateTime,
 }
 
-/// Pattern 2, event id deduplication: the unique constraint keeps what came before, and refuses the repetition silently.
+/// Pattern 2, event id deduplication: the unique constraint keeps the first row, and a repetition is ignored without an
+/// error.
 pub(super) async fn record(tx: &Tx, event: &Event, payload: &str) -> Result<()> {
     let mut insert = Query::insert();
     insert
@@ -59,7 +60,7 @@ pub(super) async fn record(tx: &Tx, event: &Event, payload: &str) -> Result<()> 
     Ok(())
 }
 
-/// A part of what happened to one thing, oldest first.
+/// One page of the events of an aggregate, oldest first.
 pub(super) async fn of_aggregate(
     tx: &Tx,
     (aggregate_type, aggregate_id): (&str, &str),

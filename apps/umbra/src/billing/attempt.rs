@@ -1,4 +1,4 @@
-//! The table of attempts: what each charge asks for, and how far it has come.
+//! The table of attempts: the amount and the progress of each charge.
 
 use postroom::{Error, ErrorKind, Migration, Result, Tx};
 use sea_orm::QueryResult;
@@ -20,31 +20,31 @@ const OPEN: &str = "open";
 const ASKED: &str = "asked";
 const REFUNDING: &str = "refunding";
 
-/// How far a charge has come.
+/// The progress of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// Nobody was asked.
+    /// The card API was not called yet.
     Open,
-    /// The card may have been asked for this, and nobody knows the answer.
+    /// The card API may have been called for this charge. The outcome is unknown.
     Asked(Charge),
-    /// It was paid, nobody wants it any more, and the money is not known to be back.
+    /// The charge was paid but is no longer wanted. The refund is not confirmed yet.
     Refunding(Charge),
-    /// What became of it is written down.
+    /// The outcome is stored.
     Closed,
 }
 
-/// What became of a charge.
+/// The outcome of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate<'a> {
-    /// It was paid.
+    /// The charge was paid.
     Paid,
-    /// It was not, and the bank said why.
+    /// The bank declined the charge with this code.
     Declined(&'a str),
-    /// Nobody wanted it when its time came, so that nobody was asked.
+    /// The charge was no longer wanted when it was due, so the card API was not called.
     Dropped,
-    /// It was paid, and nobody wants it any more: the money is to go back.
+    /// The charge was paid but is no longer wanted: it must be refunded.
     Refunding,
-    /// The money went back.
+    /// The payment was refunded.
     Refunded,
 }
 
@@ -57,19 +57,19 @@ pub(super) async fn open(tx: &Tx, attempt_id: &str, subscription_id: &str) -> Re
     rows::insert(tx, ATTEMPT, row).await
 }
 
-/// How far it has come; nobody else changes that until this transaction ends.
+/// Reads the progress of an attempt and locks it until the transaction ends.
 pub(super) async fn lock(tx: &Tx, attempt_id: &str) -> Result<Attempt> {
     let row = rows::lock(tx, ATTEMPT, ("attempt_id", attempt_id)).await?;
     row.map_or(Ok(Attempt::Closed), read)
 }
 
-/// How far the newest of a subscription has come.
+/// The progress of the newest attempt of a subscription.
 pub(super) async fn newest(tx: &Tx, subscription_id: &str) -> Result<Attempt> {
     let rows = rows::list(tx, ATTEMPT, ("subscription_id", subscription_id), "attempt_id").await?;
     rows.into_iter().next_back().map_or(Ok(Attempt::Closed), read)
 }
 
-/// Writes down what the card is about to be asked for.
+/// Stores the charge before the card API is called.
 pub(super) async fn ask(tx: &Tx, plan: Plan, charge: &Charge) -> Result<()> {
     let cells = vec![
         cell("status", ASKED),
@@ -80,7 +80,7 @@ pub(super) async fn ask(tx: &Tx, plan: Plan, charge: &Charge) -> Result<()> {
     change(tx, &charge.attempt_id, cells).await
 }
 
-/// Writes down what became of it.
+/// Stores the outcome.
 pub(super) async fn close(tx: &Tx, attempt_id: &str, fate: Fate<'_>) -> Result<()> {
     let (status, code) = match fate {
         Fate::Paid => ("paid", None),
@@ -109,7 +109,7 @@ fn read(row: QueryResult) -> Result<Attempt> {
 
 fn read_charge(row: &QueryResult) -> Result<Charge> {
     let attempt_id: String = row.try_get("", "attempt_id")?;
-    let broken = || Error::new(ErrorKind::Failed, format!("read what {attempt_id} was asked for"));
+    let broken = || Error::new(ErrorKind::Failed, format!("read the charge of attempt {attempt_id}"));
     let card_token: Option<String> = row.try_get("", "card_token")?;
     let amount: Option<i64> = row.try_get("", "amount")?;
     Ok(Charge {

@@ -1,52 +1,52 @@
-//! The port to whoever charges cards.
+//! The port to the card API.
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 
-/// Charges cards, and gives money back.
+/// Charges and refunds cards.
 ///
-/// Whatever is wanted is asked for at least once: a process may die after the answer and before it is written down, and an
-/// answer may be lost on its way. So the attempt's id is the idempotency key: however often an attempt is asked for, the card is
-/// charged at most once, and the first outcome is answered again; and so with giving its money back. An attempt is always asked
-/// for with the same card and amount; whoever asks for another amount under a known key gets no charge and [`Answer::Unknown`].
+/// Every charge is requested at least once: a process may die after the answer and before it is stored, and an answer may be
+/// lost. So the attempt id is the idempotency key. For any number of requests with one attempt id, the card is charged at
+/// most once, and the API returns the first outcome again. The same holds for refunds. An attempt always has the same card
+/// and amount; a request with a known key and another amount charges nothing and returns [`Answer::Unknown`].
 ///
-/// An adapter gives up waiting well within 30 s and answers [`Answer::Unknown`] then: that is neither a success nor a failure,
-/// and will be asked again.
+/// An adapter stops waiting well within 30 s and returns [`Answer::Unknown`]. This is neither a success nor a failure, and
+/// the request will be repeated.
 #[async_trait]
 pub trait CardApi: Debug + Send + Sync {
-    /// Charges a card, once for each attempt.
+    /// Charges a card once per attempt.
     async fn charge(&self, charge: &Charge) -> Answer;
 
-    /// Gives back what a charge took, once for each attempt. [`Answer::Paid`] says that it is back, [`Answer::Declined`] that the
-    /// card's bank does not take it.
+    /// Refunds a charge once per attempt. [`Answer::Paid`] means that the money was returned, [`Answer::Declined`] that the
+    /// bank does not accept it.
     async fn refund(&self, charge: &Charge) -> Answer;
 }
 
-/// A charge that is wanted, or was.
+/// A requested charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The idempotency key.
     pub attempt_id: String,
-    /// Which card.
+    /// The card to charge.
     pub card_token: String,
-    /// How much, in won.
+    /// The amount, in won.
     pub amount: i64,
 }
 
-/// What came of it.
+/// The answer of the card API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The money was moved.
     Paid,
-    /// It was not, and will not be for this attempt.
+    /// The money was not moved and will not be moved for this attempt.
     Declined {
-        /// Why, in the words of the card's bank.
+        /// The code of the bank.
         code: String,
     },
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown {
-        /// What went wrong.
+        /// The error message.
         says: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Charging: an attempt is opened and its time set, the card is asked, and what comes of it is written down once.
+//! Charging: an attempt is scheduled, the card API is called, and the outcome is stored once.
 
 use std::sync::Arc;
 
@@ -17,27 +17,26 @@ use crate::door::new_id;
 use crate::order;
 use crate::rows::{from_ms, to_ms};
 
-/// What charging needs.
+/// The card API and the timing of charges.
 #[derive(Clone, Debug)]
 pub(crate) struct Till {
     pub(crate) cards: Arc<dyn CardApi>,
     pub(crate) pace: Pace,
 }
 
-/// `umbra-charges`: charges what is due.
+/// `umbra-charges`: executes the charges that are due.
 ///
-/// The card is asked outside any transaction, between two that are committed: the one before writes down what will be asked
-/// for, the one after what came of it. So the attempt's row says at any moment how far a charge has come, and whoever takes it
-/// up goes on from there:
+/// The card API is called outside any transaction, between two committed transactions. The first one stores the charge, the
+/// second one the outcome. So the attempt row always shows the progress of a charge, and any process can continue from there:
 ///
-/// - before the first commit nobody was asked, and a charge that nobody wants any more is dropped;
-/// - after it the card may have been asked. It is asked again, for the same and under the same key, until the answer is known,
-///   whatever has become of the subscription. A process that dies anywhere here costs one question more;
-/// - a payment that nobody wants any more goes back, in the same two steps;
-/// - after the last commit there is nothing left to do.
+/// - Before the first commit the card API was not called. A charge that is no longer wanted is dropped.
+/// - After the first commit the card API may have been called. It is called again, with the same charge and key, until the
+///   outcome is known, also when the subscription has changed. A crash here costs one more call.
+/// - A payment that is no longer wanted is refunded in the same two steps.
+/// - After the last commit nothing is left to do.
 ///
-/// Two processes at once ask the same question and get the same answer; the second one to write it down finds it written. What
-/// nobody knows the outcome of is an error, and so asked again.
+/// Two concurrent processes make the same call and get the same answer; the second one finds the outcome already stored. An
+/// unknown outcome is an error, so the event is retried.
 impl ExternalTask for Till {
     async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
         let due: ChargeRequested = event.decode()?;
@@ -54,7 +53,7 @@ impl ExternalTask for Till {
 }
 
 impl Till {
-    /// Looks how far the attempt has come. One whose time has just come is written down as asked, or dropped.
+    /// Reads the progress of the attempt. An attempt that has just become due is marked as asked, or dropped.
     async fn prepare(db: &Database, due: &ChargeRequested) -> Result<Attempt> {
         let tx = db.begin().await?;
         let Some(mut subscription) = tables::lock(&tx, &due.subscription_id).await? else {
@@ -76,7 +75,7 @@ impl Till {
         Ok(attempt)
     }
 
-    /// Asks the card, and writes down what it says.
+    /// Calls the card API and stores the outcome.
     async fn ask(&self, db: &Database, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
         let answer = self.cards.charge(charge).await;
         if let Answer::Unknown { says } = answer {
@@ -88,7 +87,7 @@ impl Till {
         Ok(attempt)
     }
 
-    /// Writes down what a charge came to, and what follows. An attempt that somebody else has closed is left alone.
+    /// Stores the outcome of a charge and its consequences. An attempt that another process has closed stays unchanged.
     pub(super) async fn settle(&self, tx: &Tx, due: &ChargeRequested, answer: &Answer) -> Result<Attempt> {
         let Some(mut subscription) = tables::lock(tx, &due.subscription_id).await? else {
             return Ok(Attempt::Closed);
@@ -114,8 +113,8 @@ impl Till {
         Ok(attempt)
     }
 
-    /// Gives the money back, and says so. What the card's bank does not take is a dead letter at once: asking again does not
-    /// help, and a person must find another way.
+    /// Refunds the payment and emits the event. A refund that the bank declines becomes a dead letter at once: a retry would
+    /// not help, and a person must find another way.
     async fn refund(&self, db: &Database, due: &ChargeRequested, charge: &Charge) -> Result<Attempt> {
         match self.cards.refund(charge).await {
             Answer::Paid => {}
@@ -138,11 +137,11 @@ impl Till {
 }
 
 fn unknown(what: &str, due: &ChargeRequested, says: &str) -> Error {
-    let says = format!("nobody knows what became of {what} {}: {says}", due.attempt_id);
+    let says = format!("the outcome of {what} {} is unknown: {says}", due.attempt_id);
     Error::new(ErrorKind::Failed, says)
 }
 
-/// Writes down what a card is about to be asked for: a subscription's next period. `None` when its card was taken away.
+/// Stores the charge for the next period of a subscription, before the card API is called. `None` when the card was deleted.
 pub(super) async fn ask_for(tx: &Tx, subscription: &Subscription, attempt_id: &str) -> Result<Option<Charge>> {
     let key = tables::lock_key(tx, &subscription.billing_key_id).await?;
     let Some(key) = key.filter(|key| !key.is_deleted) else {
@@ -158,7 +157,7 @@ pub(super) async fn ask_for(tx: &Tx, subscription: &Subscription, attempt_id: &s
     Ok(Some(charge))
 }
 
-/// Says what happened, and sets the time of the next charge.
+/// Emits the event for the outcome and schedules the next charge.
 async fn announce(tx: &Tx, subscription: &Subscription, due: &ChargeRequested, after: After) -> Result<()> {
     let subscription_id = subscription.subscription_id.clone();
     let attempt_id = due.attempt_id.clone();
@@ -215,8 +214,8 @@ fn refunded(subscription: &Subscription, charge: &Charge) -> Result<Event> {
     Ok(refunded.header(USER_ID, &subscription.user_id))
 }
 
-/// Opens an attempt and sets its time. A charge is caused by the calendar, so it begins a chain of its own: a subscription that
-/// renews itself for years is no loop.
+/// Creates an attempt and schedules its charge. The calendar causes the charge, so it starts a new causal chain. Otherwise a
+/// subscription that renews for years would look like an event loop.
 pub(super) async fn request(tx: &Tx, subscription_id: &str, due_at: OffsetDateTime) -> Result<ChargeRequested> {
     let requested = ChargeRequested {
         subscription_id: subscription_id.to_owned(),

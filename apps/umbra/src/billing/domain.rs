@@ -1,4 +1,4 @@
-//! The rules of a subscription: when it is charged, what a charge that fails does to it, how it ends.
+//! The rules of a subscription: when it is charged, the effect of a failed charge, and how it ends.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use time::OffsetDateTime;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 
-/// The failure that ends a subscription.
+/// The number of failed charges that ends a subscription.
 pub(crate) const FAILURES_MAX: u32 = 4;
 
-/// How fast billing's clock runs.
+/// The periods and delays of billing.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long a payment lasts.
+    /// The length of a paid period.
     pub period: Duration,
-    /// How long after a charge that failed it is tried again.
+    /// The delay before a failed charge is retried.
     pub retry_after: Duration,
-    /// How long after a first charge whose outcome nobody wrote down it is asked again.
+    /// The delay before a first charge without a stored outcome is requested again.
     pub ask_after: Duration,
 }
 
@@ -34,50 +34,50 @@ impl Default for Pace {
 /// A guild's subscription to a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subscription {
-    /// Its id; a later subscription has a greater one.
+    /// The subscription id. A later subscription has a greater id.
     pub(crate) subscription_id: String,
-    /// For which guild.
+    /// The subscribed guild.
     pub(crate) guild_id: String,
-    /// Who pays.
+    /// The paying user.
     pub(crate) user_id: String,
-    /// With which card.
+    /// The card.
     pub(crate) billing_key_id: String,
-    /// What for.
+    /// The current plan.
     pub(crate) plan: Plan,
-    /// What for from then on.
+    /// The announced lower plan and its start.
     pub(crate) next_plan: Option<(Plan, OffsetDateTime)>,
-    /// How it stands.
+    /// The status.
     pub(crate) status: Status,
-    /// Whether it ends with what is paid for.
+    /// Whether the subscription ends at the end of the paid period.
     pub(crate) cancel_at_period_end: bool,
-    /// Paid until then.
+    /// The end of the paid period.
     pub(crate) period_end: Option<OffsetDateTime>,
-    /// How often this period's charge has failed.
+    /// The number of failed charges for this period.
     pub(crate) failures: u32,
-    /// How often it has changed, and those of its guild before it.
+    /// The version of the row. It continues the versions of the guild's earlier subscriptions.
     pub(crate) version: i64,
-    /// The guild's version when it was made.
+    /// The guild's version when the subscription was created.
     pub(crate) guild_version: i64,
 }
 
-/// How a subscription stands.
+/// The status of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Its first charge is under way.
+    /// The first charge is in progress.
     Pending,
     /// Paid.
     Active,
-    /// A charge failed; it is tried again.
+    /// A charge failed and will be retried.
     PastDue,
-    /// It stands still and is not charged.
+    /// Paused; it is not charged.
     Suspended,
-    /// Over.
+    /// Ended.
     Canceled,
-    /// It never began: the first charge was declined.
+    /// Never started: the first charge was declined.
     Declined,
 }
 
-/// What a charge came to.
+/// The outcome of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Paid.
@@ -86,20 +86,20 @@ pub(crate) enum Outcome {
     Declined,
 }
 
-/// What follows from a charge.
+/// The consequence of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// The subscription began; the next charge is at the end of the period.
+    /// The subscription started. The next charge is at the end of the period.
     Started(OffsetDateTime),
-    /// It goes on; the next charge is at the end of the new period.
+    /// The subscription was renewed. The next charge is at the end of the new period.
     Renewed(OffsetDateTime),
-    /// It will be charged again then.
+    /// The charge is retried at this time.
     Retry(OffsetDateTime),
-    /// It is over.
+    /// The subscription ended after too many failed charges.
     GivenUp,
-    /// It was paid, but ended or was stopped meanwhile: the money is to go back.
+    /// The charge was paid, but the subscription was ended or suspended before: refund it.
     Unwanted,
-    /// Nothing: it never began, or is over.
+    /// No consequence: the subscription never started or has ended.
     Nothing,
 }
 
@@ -113,7 +113,7 @@ impl Status {
         Self::Declined,
     ];
 
-    /// As it is kept and shown.
+    /// The name in the database and in responses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -125,30 +125,30 @@ impl Status {
         }
     }
 
-    /// Reads back [`Status::name`].
+    /// Parses [`Status::name`].
     pub(crate) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Whether it is charged, or about to be; a guild has one such subscription.
+    /// Whether the subscription is charged now or later. A guild has at most one live subscription.
     pub(crate) fn is_live(self) -> bool {
         matches!(self, Self::Pending | Self::Active | Self::PastDue)
     }
 }
 
 impl Subscription {
-    /// What its next charge is for.
+    /// The plan of the next charge.
     pub(crate) fn plan_to_pay(&self) -> Plan {
         self.next_plan_due().unwrap_or(self.plan)
     }
 
-    /// The smaller plan, if it comes with the period that begins when this one ends.
+    /// The announced lower plan, if it starts when the current period ends.
     fn next_plan_due(&self) -> Option<Plan> {
         let next = self.next_plan.filter(|(_, from)| Some(*from) <= self.period_end);
         next.map(|(plan, _)| plan)
     }
 
-    /// Whether the next charge should be made. One that ends with its period ends here instead.
+    /// Whether the next charge should be made. A subscription with `cancel_at_period_end` is canceled here instead.
     pub(crate) fn is_to_be_charged(&mut self) -> bool {
         if self.status.is_live() && self.cancel_at_period_end {
             self.status = Status::Canceled;
@@ -156,7 +156,7 @@ impl Subscription {
         self.status.is_live()
     }
 
-    /// What a charge does to it.
+    /// Applies the outcome of a charge.
     pub(crate) fn settle(&mut self, outcome: Outcome, now: OffsetDateTime, pace: &Pace) -> After {
         match (self.status, outcome) {
             (Status::Pending, Outcome::Paid) => After::Started(self.pay_from(now, pace)),
@@ -185,7 +185,7 @@ impl Subscription {
         end
     }
 
-    /// One that ends with its period is not tried again: it ends.
+    /// Counts a failed charge. With `cancel_at_period_end` it is not retried: the subscription ends.
     fn fail(&mut self, now: OffsetDateTime, pace: &Pace) -> After {
         self.failures += 1;
         if self.cancel_at_period_end {
@@ -200,23 +200,23 @@ impl Subscription {
         After::Retry(now + pace.retry_after)
     }
 
-    /// A better plan, at once; the price changes with the next charge. Answers the plan it had.
+    /// Upgrades at once. The price changes with the next charge. Returns the old plan.
     pub(crate) fn upgrade(&mut self, to: Plan) -> Result<Plan, Refusal> {
         self.check_active()?;
         if to <= self.plan {
-            let says = format!("{} is not more than {}", to.code(), self.plan.code());
+            let says = format!("{} is not higher than the current plan {}", to.code(), self.plan.code());
             return Err(Refusal::conflict("not_an_upgrade", says));
         }
         self.next_plan = None;
         Ok(std::mem::replace(&mut self.plan, to))
     }
 
-    /// A smaller plan, from the next period on whose charge was not asked for yet. Answers when that is.
+    /// Downgrades with the first period whose charge was not requested yet. Returns the start of that period.
     pub(crate) fn downgrade(&mut self, to: Plan, is_asked: bool, pace: &Pace) -> Result<OffsetDateTime, Refusal> {
         self.check_active()?;
         let last = self.next_plan.map_or(self.plan, |(plan, _)| plan);
         if to >= last {
-            let says = format!("{} is not less than {}", to.code(), last.code());
+            let says = format!("{} is not lower than the plan {}", to.code(), last.code());
             return Err(Refusal::conflict("not_a_downgrade", says));
         }
         let end = self.period_end.unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -225,13 +225,16 @@ impl Subscription {
         Ok(from)
     }
 
-    /// The user's wish to end it, at once or with what is paid for.
+    /// Cancels the subscription for the user, at once or at the end of the paid period.
     pub(crate) fn cancel(&mut self, at_period_end: bool) -> Result<(), Refusal> {
         if !matches!(self.status, Status::Active | Status::PastDue) {
             return Err(self.not_active());
         }
         if at_period_end && self.cancel_at_period_end {
-            return Err(Refusal::conflict("already_canceled", "it ends with its period already"));
+            return Err(Refusal::conflict(
+                "already_canceled",
+                "the subscription already ends at the end of its period",
+            ));
         }
         self.cancel_at_period_end = at_period_end;
         if !at_period_end {
@@ -240,7 +243,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Lets it stand still. Pattern 3, natural idempotency: one that does not run stays as it is.
+    /// Suspends the subscription. Pattern 3, natural idempotency: a subscription that is not live stays unchanged.
     pub(crate) fn suspend(&mut self) -> bool {
         let is_live = self.status.is_live();
         if is_live {
@@ -249,7 +252,8 @@ impl Subscription {
         is_live
     }
 
-    /// Ends it, whatever is paid for. Pattern 3, natural idempotency: one that is over stays as it is.
+    /// Ends the subscription, also within a paid period. Pattern 3, natural idempotency: an ended subscription stays
+    /// unchanged.
     pub(crate) fn end(&mut self) -> bool {
         let is_over = matches!(self.status, Status::Canceled | Status::Declined);
         if !is_over {
@@ -328,7 +332,7 @@ mod tests {
         let mut declined = paid.clone();
         let end = NOW + pace.period;
         assert_eq!(paid.settle(Outcome::Paid, NOW, &pace), After::Renewed(end));
-        assert!(!paid.is_to_be_charged(), "it ends with what was paid");
+        assert!(!paid.is_to_be_charged(), "it ends with the paid period");
         assert_eq!(declined.settle(Outcome::Declined, NOW, &pace), After::Nothing);
         assert_eq!(declined.status, Status::Canceled);
     }

@@ -1,4 +1,4 @@
-//! What happens to cards and subscriptions.
+//! The events of cards and subscriptions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,38 +6,39 @@ use time::OffsetDateTime;
 
 use crate::catalog::catalog;
 
-/// The header of [`SubscriptionStarted`] that names the card it is paid with: licensing needs it when a card goes.
+/// The header of [`SubscriptionStarted`] with the id of the card. Licensing needs it when a card is deleted.
 pub const BILLING_KEY_ID: &str = "billingkeyid";
-/// The header of [`SubscriptionStarted`], [`SubscriptionCanceled`] and [`PaymentRefunded`] that names who pays: notification needs
-/// it to tell them.
+/// The header of [`SubscriptionStarted`], [`SubscriptionCanceled`] and [`PaymentRefunded`] with the id of the paying user.
+/// Notification needs it to address the message.
 pub const USER_ID: &str = "userid";
 
-/// A user's card can be charged from now on.
+/// A user registered a card for charges.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BillingKeyIssued {
-    /// Whose card.
+    /// The owner of the card.
     pub user_id: String,
-    /// The card, as we call it.
+    /// The id of the card in Umbra.
     pub billing_key_id: String,
 }
 
-/// A user took a card away.
+/// A user deleted a card.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BillingKeyDeleted {
-    /// Whose card.
+    /// The owner of the card.
     pub user_id: String,
-    /// The card, as we call it.
+    /// The id of the card in Umbra.
     pub billing_key_id: String,
 }
 
-/// A subscription was made and its first charge succeeded. The headers `billingkeyid` and `userid` name the card and who pays.
+/// A subscription was created and its first charge succeeded. The headers `billingkeyid` and `userid` carry the card and the
+/// paying user.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SubscriptionStarted {
     /// The subscription.
     pub subscription_id: String,
-    /// For which guild.
+    /// The subscribed guild.
     pub guild_id: String,
-    /// To which plan.
+    /// The subscribed plan.
     pub plan_code: String,
 }
 
@@ -48,20 +49,20 @@ pub struct PaymentSucceeded {
     pub subscription_id: String,
     /// The charge.
     pub attempt_id: String,
-    /// Paid until then.
+    /// The end of the paid period.
     #[serde(with = "time::serde::rfc3339")]
     #[schemars(with = "String")]
     pub new_period_end: OffsetDateTime,
 }
 
-/// A charge failed and will be tried again.
+/// A charge failed and will be retried.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PaymentFailed {
     /// The subscription.
     pub subscription_id: String,
     /// The charge.
     pub attempt_id: String,
-    /// How often this period's charge has failed.
+    /// The number of failed charges for this period.
     pub retry_count: u32,
 }
 
@@ -72,63 +73,63 @@ pub struct PaymentFailedFinal {
     pub subscription_id: String,
 }
 
-/// A payment was given back: it turned out to have succeeded when its subscription had ended or been stopped. The header `userid`
-/// names who paid.
+/// A payment was refunded: it succeeded after its subscription had ended or been suspended. The header `userid` carries the
+/// paying user.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PaymentRefunded {
     /// The subscription.
     pub subscription_id: String,
     /// The charge.
     pub attempt_id: String,
-    /// How much, in won.
+    /// The refunded amount, in won.
     pub amount: i64,
 }
 
-/// A user canceled a subscription, or its guild is gone. The header `userid` names who pays.
+/// A user canceled a subscription, or its guild was deleted. The header `userid` carries the paying user.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SubscriptionCanceled {
     /// The subscription.
     pub subscription_id: String,
-    /// Whether it goes on until what is paid for has passed.
+    /// Whether the subscription continues until the end of the paid period.
     pub cancel_at_period_end: bool,
 }
 
-/// A subscription stands still, for example because the bot was thrown out.
+/// A subscription was suspended, for example because the bot was removed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SubscriptionSuspended {
     /// The subscription.
     pub subscription_id: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A subscription has a better plan at once.
+/// A subscription was upgraded, effective at once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlanUpgraded {
     /// The subscription.
     pub subscription_id: String,
-    /// The plan it had.
+    /// The plan before the upgrade.
     pub old_plan: String,
-    /// The plan it has.
+    /// The plan after the upgrade.
     pub new_plan: String,
 }
 
-/// A subscription will have a smaller plan.
+/// A subscription will be downgraded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlanDowngraded {
     /// The subscription.
     pub subscription_id: String,
-    /// The plan it has.
+    /// The current plan.
     pub old_plan: String,
-    /// The plan it will have.
+    /// The future plan.
     pub new_plan: String,
-    /// From then on.
+    /// The start of the future plan.
     #[serde(with = "time::serde::rfc3339")]
     #[schemars(with = "String")]
     pub effective_at: OffsetDateTime,
 }
 
-/// The time of a charge has come. Billing tells itself, by the schedule; nobody else listens.
+/// A charge is due. The schedule emits this event, and only billing subscribes to it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChargeRequested {
     /// The subscription.

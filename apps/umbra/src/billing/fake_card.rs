@@ -1,4 +1,4 @@
-//! Cards that cost nobody anything: an in-process card API that keeps its idempotency keys and does what it is told to.
+//! A card API without real money: an in-process fake that stores its idempotency keys and plays programmed outcomes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,24 +7,24 @@ use async_trait::async_trait;
 
 use super::card::{Answer, CardApi, Charge};
 
-/// A card API for tests and for trying things out. What it remembers lives as long as the process.
+/// A card API for tests and demos. Its state lives as long as the process.
 ///
-/// A card does what it was programmed to ([`FakeCards::program`]). Others go by their token: `declined` is always declined,
-/// `expires` is charged once and declined from then on, `lost` is charged and the first answer lost; any other is charged. Money
-/// goes back to every card, unless [`FakeCards::program_refunds`] says otherwise.
+/// A card plays its program ([`FakeCards::program`]). Other cards behave according to their token: `declined` is always
+/// declined, `expires` is charged once and then declined, `lost` is charged but its first answer is lost, and any other token
+/// is charged. Every refund succeeds, unless [`FakeCards::program_refunds`] sets another outcome.
 #[derive(Debug, Default)]
 pub struct FakeCards(Mutex<State>);
 
-/// What a card does at a new attempt.
+/// The behaviour of a card for a new attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Play {
-    /// It is charged.
+    /// The charge succeeds.
     Pay,
-    /// It is declined with this code.
+    /// The charge is declined with this code.
     Decline(&'static str),
-    /// It is charged, but the answer is lost: asked again, the API says so.
+    /// The charge succeeds, but the answer is lost. A repeated request returns the outcome.
     Lose,
-    /// The API cannot be reached; asked again, it is a new attempt.
+    /// The API is unavailable. A repeated request is a new attempt.
     Fall,
 }
 
@@ -35,52 +35,52 @@ struct State {
     are_answers_lost: bool,
 }
 
-/// One kind of question, and what came of each.
+/// The requests of one kind (charges or refunds) and their outcomes.
 #[derive(Debug, Default)]
 struct Book {
-    /// What each card will do, the last play again and again.
+    /// The next plays of each card. The last play repeats.
     programs: HashMap<String, VecDeque<Play>>,
-    /// What each attempt asked for, and what became of it.
+    /// The charge and the outcome of each attempt.
     outcomes: HashMap<String, (Charge, Answer)>,
-    /// Where money was moved, oldest first.
+    /// The charges for which money was moved, oldest first.
     paid: Vec<Charge>,
     asked: u64,
 }
 
 impl FakeCards {
-    /// Says what a card does at its next attempts; the last of these it does for ever.
+    /// Programs the next attempts of a card. The last play repeats.
     pub fn program(&self, card_token: &str, plays: impl IntoIterator<Item = Play>) {
         self.state().charges.program(card_token, plays.into_iter().collect());
     }
 
-    /// Says what a card does when its money is to go back.
+    /// Programs the refunds of a card.
     pub fn program_refunds(&self, card_token: &str, plays: impl IntoIterator<Item = Play>) {
         self.state().refunds.program(card_token, plays.into_iter().collect());
     }
 
-    /// As long as answers are lost, everything is done that is asked for, and nobody hears of it.
+    /// While answers are lost, every request is executed, but the caller gets no answer.
     pub fn lose_answers(&self, are_lost: bool) {
         self.state().are_answers_lost = are_lost;
     }
 
-    /// Every charge that was made, oldest first.
+    /// All successful charges, oldest first.
     pub fn charges(&self) -> Vec<Charge> {
         self.state().charges.paid.clone()
     }
 
-    /// Every charge whose money went back, oldest first.
+    /// All refunded charges, oldest first.
     pub fn refunds(&self) -> Vec<Charge> {
         self.state().refunds.paid.clone()
     }
 
-    /// What was charged and did not go back, in won.
+    /// The charged amount minus the refunded amount, in won.
     pub fn balance(&self) -> i64 {
         let state = self.state();
         let sum = |book: &Book| book.paid.iter().map(|charge| charge.amount).sum::<i64>();
         sum(&state.charges) - sum(&state.refunds)
     }
 
-    /// How often anybody asked for a charge.
+    /// The number of charge requests.
     pub fn asked(&self) -> u64 {
         self.state().charges.asked
     }
@@ -124,7 +124,7 @@ impl Book {
         self.programs.insert(card_token.to_owned(), plays);
     }
 
-    /// What was answered before, if the same was asked before; otherwise what the card's program says.
+    /// Returns the stored outcome of a repeated request; otherwise plays the card's program.
     fn ask(&mut self, charge: &Charge, unless_programmed: impl FnOnce() -> Vec<Play>) -> Answer {
         self.asked += 1;
         match self.outcomes.get(&charge.attempt_id) {
@@ -169,7 +169,7 @@ fn unknown(says: &str) -> Answer {
     Answer::Unknown { says: says.to_owned() }
 }
 
-/// What a card does that nobody programmed.
+/// The plays of a card without a program.
 fn plays_of(card_token: &str) -> Vec<Play> {
     match card_token {
         "declined" => vec![Play::Decline("INSUFFICIENT_FUNDS")],

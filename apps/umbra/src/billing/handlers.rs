@@ -1,4 +1,4 @@
-//! What users do with cards and subscriptions, and what billing does when a guild or a card goes.
+//! User requests for cards and subscriptions, and billing's reactions to deleted guilds and cards.
 
 use postroom::{DomainEvent, Event, Result, Tx, append, clock, emit, table};
 use postroom_host::Problem;
@@ -49,8 +49,8 @@ pub(super) async fn delete_key(tx: &Tx, billing_key_id: &str) -> Result<(), Prob
     Ok(())
 }
 
-/// Makes a subscription that waits for its first charge. Should nobody write down what comes of that, it is asked for again
-/// after a while.
+/// Creates a subscription that waits for its first charge. If the outcome of this charge is not stored, it is requested again
+/// after a delay.
 pub(crate) async fn open(
     tx: &Tx,
     till: &Till,
@@ -83,15 +83,15 @@ pub(crate) async fn open(
     Ok((due, charge.ok_or_else(no_key)?))
 }
 
-/// What a customer is told whose card did not pay.
+/// The error code for a declined card.
 pub(crate) const CARD_DECLINED: &str = "card_declined";
 
 fn no_key() -> Refusal {
     Refusal::conflict("no_billing_key", "this user has no billing key; issue one first")
 }
 
-/// Asks for the first charge, outside any transaction, and writes down what came of it. What is left to do then, the schedule
-/// does.
+/// Requests the first charge outside any transaction and stores its outcome. If the outcome is unknown, the schedule repeats
+/// the request.
 pub(crate) async fn charge_first(
     db: &DatabaseConnection,
     till: &Till,
@@ -141,7 +141,7 @@ pub(super) async fn cancel(tx: &Tx, id: &str, at_period_end: bool) -> Result<Sub
     let mut subscription = tables::lock(tx, id).await?.ok_or_else(unknown)?;
     subscription.cancel(at_period_end)?;
     tables::save(tx, &mut subscription).await?;
-    tell_canceled(tx, &subscription, at_period_end).await?;
+    emit_canceled(tx, &subscription, at_period_end).await?;
     Ok(subscription)
 }
 
@@ -149,13 +149,13 @@ pub(super) fn unknown() -> Refusal {
     Refusal::absent("unknown_subscription", "there is no such subscription")
 }
 
-/// The events that billing listens to.
+/// The events that billing subscribes to.
 pub(crate) const LISTENS: [&str; 3] = [BotKicked::TYPE, GuildDeleted::TYPE, BillingKeyDeleted::TYPE];
 
-/// `umbra-billing`: a guild or a card that goes takes its subscriptions along.
+/// `umbra-billing`: suspends or ends the subscriptions of a removed bot, a deleted guild or a deleted card.
 ///
-/// Pattern 3, natural idempotency: what stands still or is over stays so. An event that comes late concerns no subscription
-/// that was made after it: the guild's version tells which was first.
+/// Pattern 3, natural idempotency: a suspended or ended subscription stays unchanged. A late event does not affect a
+/// subscription that was created after it: the guild's version gives the order.
 pub(crate) async fn follow(tx: &mut Tx, event: &Event) -> Result<()> {
     match event.event_type.as_str() {
         BotKicked::TYPE => {
@@ -211,13 +211,13 @@ async fn end_all(tx: &Tx, subscriptions: Vec<Subscription>) -> Result<()> {
         };
         if subscription.end() {
             tables::save(tx, &mut subscription).await?;
-            tell_canceled(tx, &subscription, false).await?;
+            emit_canceled(tx, &subscription, false).await?;
         }
     }
     Ok(())
 }
 
-async fn tell_canceled(tx: &Tx, subscription: &Subscription, cancel_at_period_end: bool) -> Result<()> {
+async fn emit_canceled(tx: &Tx, subscription: &Subscription, cancel_at_period_end: bool) -> Result<()> {
     let canceled = SubscriptionCanceled {
         subscription_id: subscription.subscription_id.clone(),
         cancel_at_period_end,

@@ -1,4 +1,4 @@
-//! The door for those who pay: cards, and subscriptions that begin, change and end.
+//! The HTTP API for paying users: cards, and the start, change and end of subscriptions.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -114,8 +114,8 @@ async fn delete_key(State(host): State<Host>, Id(billing_key_id): Id) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// 201 when it is paid; 202 when nobody knows yet, and the answer is found out later. One that was stopped before its answer
-/// came is a conflict, and the money goes back.
+/// Returns 201 when the charge succeeded, and 202 when its outcome is not known yet. If the subscription was suspended or
+/// ended before the answer, the request is a conflict and the payment is refunded.
 async fn start(
     State(host): State<Host>,
     Extension(till): Extension<Till>,
@@ -183,7 +183,7 @@ async fn show(State(host): State<Host>, Id(subscription_id): Id) -> Result<Json<
     Ok(subscription.into())
 }
 
-/// The newest one.
+/// The newest subscription of the guild.
 async fn show_of_guild(State(host): State<Host>, Id(guild_id): Id) -> Result<Json<Shown>, Problem> {
     let tx = host.begin().await?;
     let newest = tables::of_guild(&tx, &guild_id).await?.pop();

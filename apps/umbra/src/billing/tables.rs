@@ -18,7 +18,7 @@ pub(crate) const MIGRATION: Migration = Migration {
 const KEY: &str = "umbra_billing_key";
 const SUBSCRIPTION: &str = "umbra_subscription";
 
-/// A card that may be charged.
+/// A card for charges.
 #[derive(Clone, Debug)]
 pub(crate) struct BillingKey {
     pub(super) billing_key_id: String,
@@ -67,7 +67,7 @@ pub(super) async fn insert(tx: &Tx, subscription: &Subscription) -> Result<()> {
     rows::insert(tx, SUBSCRIPTION, row).await
 }
 
-/// Writes it down as its next version.
+/// Saves the subscription with the next version.
 pub(super) async fn save(tx: &Tx, subscription: &mut Subscription) -> Result<()> {
     subscription.version += 1;
     let this = Expr::col("subscription_id").eq(subscription.subscription_id.as_str());
@@ -75,7 +75,7 @@ pub(super) async fn save(tx: &Tx, subscription: &mut Subscription) -> Result<()>
     Ok(())
 }
 
-/// What changes in the life of a subscription.
+/// The columns that change during the life of a subscription.
 fn state(subscription: &Subscription) -> Vec<Cell> {
     let live = subscription.status.is_live().then(|| subscription.guild_id.clone());
     vec![
@@ -101,7 +101,7 @@ pub(super) async fn lock(tx: &Tx, subscription_id: &str) -> Result<Option<Subscr
     row.map(read).transpose()
 }
 
-/// The guild's subscription that is live.
+/// Reads and locks the guild's live subscription.
 pub(super) async fn lock_live(tx: &Tx, guild_id: &str) -> Result<Option<Subscription>> {
     let row = rows::lock(tx, SUBSCRIPTION, ("live_guild_id", guild_id)).await?;
     row.map(read).transpose()

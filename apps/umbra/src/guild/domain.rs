@@ -1,33 +1,33 @@
-//! What may happen to a guild.
+//! The rules of a guild.
 
 use crate::refusal::Refusal;
 
-/// A guild that had the bot once.
+/// A guild that has or had the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guild {
-    /// Discord's number of it.
+    /// The guild's number on Discord.
     pub(crate) guild_id: String,
-    /// Whose it is.
+    /// The owner.
     pub(crate) owner_id: String,
-    /// Whether the bot is there.
+    /// Whether the bot is installed.
     pub(crate) status: Status,
-    /// How often it has changed.
+    /// The number of changes.
     pub(crate) version: i64,
 }
 
-/// Whether the bot is in a guild.
+/// Whether the bot is installed in a guild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// The bot is there.
+    /// The bot is installed.
     Installed,
-    /// It was.
+    /// The bot was removed.
     Kicked,
-    /// The guild itself is gone.
+    /// The guild was deleted.
     Deleted,
 }
 
 impl Status {
-    /// As it is kept and shown.
+    /// The name in the database and in responses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Installed => "installed",
@@ -36,7 +36,7 @@ impl Status {
         }
     }
 
-    /// Reads back [`Status::name`].
+    /// Parses [`Status::name`].
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "installed" => Self::Installed,
@@ -47,7 +47,8 @@ impl Status {
 }
 
 impl Guild {
-    /// The bot comes (back) into a guild; whoever installs it counts as the owner until somebody says otherwise.
+    /// Installs the bot, also again after a removal. The installing user counts as the owner until Discord reports another
+    /// owner.
     pub(crate) fn install(known: Option<Self>, guild_id: &str, installer_user_id: &str) -> Result<Self, Refusal> {
         let version = known.as_ref().map_or(1, |guild| guild.version);
         match known.map(|guild| guild.status) {
@@ -62,14 +63,14 @@ impl Guild {
         }
     }
 
-    /// The bot is thrown out.
+    /// Removes the bot.
     pub(crate) fn kick(&mut self) -> Result<(), Refusal> {
         self.check_installed()?;
         self.status = Status::Kicked;
         Ok(())
     }
 
-    /// Somebody else owns it; answers who did.
+    /// Sets a new owner. Returns the old owner.
     pub(crate) fn change_owner(&mut self, owner_id: &str) -> Result<String, Refusal> {
         self.check_installed()?;
         if self.owner_id == owner_id {
@@ -78,7 +79,7 @@ impl Guild {
         Ok(std::mem::replace(&mut self.owner_id, owner_id.to_owned()))
     }
 
-    /// The guild is gone, with or without the bot in it.
+    /// Marks the guild as deleted, with or without the bot.
     pub(crate) fn delete(&mut self) -> Result<(), Refusal> {
         if self.status == Status::Deleted {
             return Err(Refusal::conflict("guild_deleted", "this guild was deleted"));
@@ -87,7 +88,7 @@ impl Guild {
         Ok(())
     }
 
-    /// Whether the bot is there.
+    /// Returns an error unless the bot is installed.
     pub(crate) fn check_installed(&self) -> Result<(), Refusal> {
         match self.status {
             Status::Installed => Ok(()),

@@ -1,4 +1,4 @@
-//! What happens to guilds.
+//! The events of guilds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,29 +10,29 @@ use crate::catalog::catalog;
 pub struct BotInstalled {
     /// The guild.
     pub guild_id: String,
-    /// Who installed it.
+    /// The user who installed the bot.
     pub installer_user_id: String,
 }
 
-/// The bot was thrown out of a guild.
+/// The bot was removed from a guild.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BotKicked {
     /// The guild.
     pub guild_id: String,
 }
 
-/// A guild has another owner.
+/// The owner of a guild changed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GuildOwnerChanged {
     /// The guild.
     pub guild_id: String,
-    /// Who owned it.
+    /// The old owner.
     pub old_owner_id: String,
-    /// Who owns it.
+    /// The new owner.
     pub new_owner_id: String,
 }
 
-/// A guild itself was deleted.
+/// A guild was deleted on Discord.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GuildDeleted {
     /// The guild.

@@ -1,4 +1,4 @@
-//! What Discord tells us of guilds: the row and the event commit together.
+//! Discord's reports about guilds. The row and the event commit together.
 
 use postroom::Tx;
 use postroom_host::Problem;

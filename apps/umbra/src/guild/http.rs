@@ -1,4 +1,4 @@
-//! The door for the bot: it came, it was thrown out, the guild changed hands or is gone.
+//! The HTTP API for the bot: installation, removal, change of owner, deletion of the guild.
 
 use axum::extract::State;
 use axum::http::StatusCode;

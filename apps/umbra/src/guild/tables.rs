@@ -37,7 +37,7 @@ pub(super) async fn insert(tx: &Tx, guild: &Guild) -> Result<()> {
     rows::insert(tx, GUILD, row).await
 }
 
-/// Writes it down as its next version.
+/// Saves the guild with the next version.
 pub(super) async fn save(tx: &Tx, guild: &mut Guild) -> Result<()> {
     guild.version += 1;
     let cells = vec![
@@ -50,9 +50,9 @@ pub(super) async fn save(tx: &Tx, guild: &mut Guild) -> Result<()> {
     Ok(())
 }
 
-/// For the doors of other contexts, never for their handlers: whether a request may name this guild. The guild stays as it is
-/// until the request's transaction ends, so that what the request does comes before or after a kick, not beside it. Answers the
-/// guild's version.
+/// Checks that a request may name this guild. Only HTTP handlers of other contexts may call it, event handlers may not. The
+/// guild stays locked until the transaction ends, so the request is ordered strictly before or after a removal of the bot.
+/// Returns the guild's version.
 pub(crate) async fn check_installed(tx: &Tx, guild_id: &str) -> Result<i64, postroom_host::Problem> {
     let guild = lock(tx, guild_id).await?.ok_or_else(unknown)?;
     guild.check_installed()?;
@@ -60,7 +60,7 @@ pub(crate) async fn check_installed(tx: &Tx, guild_id: &str) -> Result<i64, post
 }
 
 pub(super) fn unknown() -> Refusal {
-    Refusal::absent("unknown_guild", "the bot was never in such a guild")
+    Refusal::absent("unknown_guild", "the bot was never installed in this guild")
 }
 
 fn read(row: QueryResult) -> Result<Guild> {

@@ -1,20 +1,20 @@
-//! What happens to users.
+//! The events of users.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::catalog;
 
-/// Somebody became a user.
+/// A user registered.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UserRegistered {
     /// The user.
     pub user_id: String,
-    /// Discord's number of them.
+    /// The user's number on Discord.
     pub discord_user_id: String,
 }
 
-/// A user signed in. The session's id is sensitive: the audit keeps it masked.
+/// A user signed in. The session id is sensitive, so the audit masks it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UserSessionCreated {
     /// The user.

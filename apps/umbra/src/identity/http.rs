@@ -1,4 +1,4 @@
-//! The door for users.
+//! The HTTP API for users.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -31,7 +31,7 @@ pub(super) async fn insert_session(tx: &Tx, session_id: &str, user_id: &str) -> 
     rows::insert(tx, SESSION, row).await
 }
 
-/// Whether a request may name this user: for doors, never for handlers of other contexts.
+/// Checks that a request may name this user. Only for HTTP handlers, not for event handlers of other contexts.
 pub(crate) async fn check_registered(tx: &Tx, user_id: &str) -> Result<(), Problem> {
     match rows::lock(tx, USER, ("user_id", user_id)).await? {
         Some(_) => Ok(()),

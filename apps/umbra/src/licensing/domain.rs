@@ -1,4 +1,4 @@
-//! The rules of a licence: what it follows, and that it never goes back.
+//! The rules of a licence: the events it follows, and that an old event never changes it back.
 
 use std::time::Duration;
 
@@ -6,57 +6,57 @@ use time::OffsetDateTime;
 
 use crate::plan::Plan;
 
-/// What a guild may use.
+/// The licence of a guild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct License {
-    /// Its id.
+    /// The licence id.
     pub(crate) license_id: String,
-    /// Which guild.
+    /// The licensed guild.
     pub(crate) guild_id: String,
-    /// What it may use.
+    /// The current plan.
     pub(crate) plan: Plan,
-    /// What it may use from then on, once that is paid.
+    /// The announced lower plan and its start. It takes effect with the payment for it.
     pub(crate) next_plan: Option<(Plan, OffsetDateTime)>,
-    /// Whether it counts.
+    /// The status.
     pub(crate) status: Status,
-    /// Until when; a free one has no end.
+    /// The end of the paid period. A free licence has none.
     pub(crate) expires_at: Option<OffsetDateTime>,
-    /// The subscription that pays for it.
+    /// The subscription that pays for the licence.
     pub(crate) subscription_id: Option<String>,
-    /// The card that pays for it.
+    /// The card that pays for the licence.
     pub(crate) billing_key_id: Option<String>,
-    /// The mark of the newest event of its guild that it has followed.
+    /// The mark of the newest applied event of the guild.
     pub(crate) guild_mark: String,
-    /// The mark of the newest event of its guild's subscriptions that it has followed.
+    /// The mark of the newest applied event of the guild's subscriptions.
     pub(crate) subscription_mark: String,
 }
 
-/// Whether a licence counts.
+/// The status of a licence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It does.
+    /// The guild may use the plan.
     Active,
-    /// Not for now.
+    /// Suspended; a new subscription or a reinstallation activates it again.
     Suspended,
-    /// Never again.
+    /// Ended forever.
     Canceled,
 }
 
-/// A subscription that begins.
+/// The paid subscription behind a licence.
 #[derive(Clone, Debug)]
 pub(crate) struct Paid {
-    /// Which.
+    /// The subscription id.
     pub(crate) subscription_id: String,
-    /// With which card.
+    /// The card.
     pub(crate) billing_key_id: Option<String>,
-    /// What for.
+    /// The paid plan.
     pub(crate) plan: Plan,
-    /// Until when.
+    /// The end of the paid period.
     pub(crate) until: OffsetDateTime,
 }
 
 impl Status {
-    /// As it is kept and shown.
+    /// The name in the database and in responses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -65,7 +65,7 @@ impl Status {
         }
     }
 
-    /// Reads back [`Status::name`].
+    /// Parses [`Status::name`].
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "active" => Self::Active,
@@ -92,23 +92,24 @@ impl License {
         }
     }
 
-    /// Whether an event of its guild is news to it. Marks of one guild's events rise, so an old one that comes again is none.
+    /// Returns whether an event of the guild is newer than the last applied one, and records its mark. Marks of one guild
+    /// increase, so a repeated old event returns `false`.
     pub(crate) fn follow_guild(&mut self, mark: &str) -> bool {
         follow(&mut self.guild_mark, mark)
     }
 
-    /// Whether an event of its subscriptions is news to it. To one that is over nothing is: its guild is gone for ever, and a
-    /// payment that is told late revives nothing.
+    /// Like [`License::follow_guild`], for events of the subscriptions. A canceled licence follows none: its guild is
+    /// deleted, and a late payment event must not activate it again.
     pub(crate) fn follow_subscription(&mut self, mark: &str) -> bool {
         !self.is_over() && follow(&mut self.subscription_mark, mark)
     }
 
-    /// Whether it is over.
+    /// Whether the licence has ended forever.
     pub(crate) fn is_over(&self) -> bool {
         self.status == Status::Canceled
     }
 
-    /// The bot is back: a licence that stood still is a free one.
+    /// Handles a reinstallation of the bot: a suspended licence becomes a free one. Returns whether it changed.
     pub(crate) fn reinstall(&mut self) -> bool {
         if self.status != Status::Suspended {
             return false;
@@ -120,7 +121,7 @@ impl License {
         true
     }
 
-    /// A subscription pays for it.
+    /// Applies a paid subscription.
     pub(crate) fn grant(&mut self, paid: Paid) {
         self.plan = paid.plan;
         self.next_plan = None;
@@ -130,14 +131,14 @@ impl License {
         self.billing_key_id = paid.billing_key_id;
     }
 
-    /// It is for a better plan, at once.
+    /// Upgrades to a plan at once.
     pub(crate) fn upgrade(&mut self, plan: Plan) {
         self.plan = plan;
         self.next_plan = None;
     }
 
-    /// It falls to a plan; answers the one it was for, if that was a greater one.
-    pub(crate) fn fall_to(&mut self, plan: Plan) -> Option<Plan> {
+    /// Downgrades to a plan. Returns the old plan if it was higher.
+    pub(crate) fn downgrade_to(&mut self, plan: Plan) -> Option<Plan> {
         self.next_plan = None;
         if plan == Plan::Free {
             self.expires_at = None;
@@ -145,12 +146,12 @@ impl License {
         (plan < self.plan).then(|| std::mem::replace(&mut self.plan, plan))
     }
 
-    /// The smaller plan that a payment until then is for, if one was announced.
+    /// The announced lower plan, if a payment up to `until` pays for it.
     pub(crate) fn plan_paid_until(&self, until: OffsetDateTime) -> Option<Plan> {
         self.next_plan.filter(|(_, from)| until > *from).map(|(plan, _)| plan)
     }
 
-    /// It does not count for now. Pattern 3, natural idempotency: one that does not count stays so.
+    /// Suspends the licence. Pattern 3, natural idempotency: a licence that is not active stays unchanged.
     pub(crate) fn suspend(&mut self) -> bool {
         let is_active = self.status == Status::Active;
         if is_active {
@@ -159,12 +160,12 @@ impl License {
         is_active
     }
 
-    /// It is over. Pattern 3, natural idempotency.
+    /// Cancels the licence forever. Pattern 3, natural idempotency.
     pub(crate) fn cancel(&mut self) -> bool {
         std::mem::replace(&mut self.status, Status::Canceled) != Status::Canceled
     }
 
-    /// What the guild may use now. After the end of what is paid there is some grace, in which failed charges are repeated.
+    /// The plan that the guild may use now. A grace period follows the paid period, because failed charges are retried then.
     pub(crate) fn plan_at(&self, now: OffsetDateTime, grace: Duration) -> Plan {
         let is_over = self.expires_at.is_some_and(|end| now > end + grace);
         match self.status {
@@ -216,7 +217,10 @@ mod tests {
         let mut license = pro();
         assert!(license.follow_subscription("2"));
         license.suspend();
-        assert!(license.follow_subscription("3"), "whoever subscribes anew has it again");
+        assert!(
+            license.follow_subscription("3"),
+            "a new subscription activates it again"
+        );
         license.cancel();
         let over = license.clone();
         assert!(!license.follow_subscription("4"));
@@ -239,14 +243,14 @@ mod tests {
         license.next_plan = Some((Plan::Pro, NOW + DAY));
         assert_eq!(license.plan_paid_until(NOW + DAY), None, "that was paid before");
         assert_eq!(license.plan_paid_until(NOW + DAY + DAY), Some(Plan::Pro));
-        assert_eq!(license.fall_to(Plan::Pro), Some(Plan::Business));
-        assert_eq!(license.fall_to(Plan::Pro), None);
+        assert_eq!(license.downgrade_to(Plan::Pro), Some(Plan::Business));
+        assert_eq!(license.downgrade_to(Plan::Pro), None);
     }
 
     #[test]
     fn a_bot_that_comes_back_brings_a_free_licence() {
         let mut license = pro();
-        assert!(!license.reinstall(), "it was never away");
+        assert!(!license.reinstall(), "it was not suspended");
         license.suspend();
         assert!(license.reinstall());
         assert_eq!(

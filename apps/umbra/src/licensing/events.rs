@@ -1,4 +1,4 @@
-//! What happens to licences.
+//! The events of licences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use crate::catalog::catalog;
 
-/// A guild has a licence for a plan.
+/// A guild received a licence for a plan.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LicenseGranted {
     /// The licence.
@@ -17,38 +17,38 @@ pub struct LicenseGranted {
     pub plan_code: String,
 }
 
-/// A licence lasts longer.
+/// A licence was extended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LicenseExtended {
     /// The licence.
     pub license_id: String,
-    /// Until then.
+    /// The new end of the licence.
     #[serde(with = "time::serde::rfc3339")]
     #[schemars(with = "String")]
     pub new_expires_at: OffsetDateTime,
 }
 
-/// A licence is for a smaller plan.
+/// A licence was downgraded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LicenseDowngraded {
     /// The licence.
     pub license_id: String,
-    /// The plan it was for.
+    /// The plan before the downgrade.
     pub old_plan: String,
-    /// The plan it is for.
+    /// The plan after the downgrade.
     pub new_plan: String,
 }
 
-/// A licence does not count for now.
+/// A licence was suspended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LicenseSuspended {
     /// The licence.
     pub license_id: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A licence is over.
+/// A licence was canceled.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LicenseCanceled {
     /// The licence.

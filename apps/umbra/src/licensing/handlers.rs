@@ -1,4 +1,4 @@
-//! `umbra-licensing`: a licence follows its guild, its subscription and its card. Whatever comes twice or late changes nothing.
+//! `umbra-licensing`: a licence follows its guild, its subscription and its card. Repeated and late events change nothing.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::guild::events::{BotInstalled, BotKicked, GuildDeleted};
 use crate::order::mark;
 use crate::plan::Plan;
 
-/// The events that licensing listens to.
+/// The events that licensing subscribes to.
 pub(crate) const LISTENS: [&str; 10] = [
     BotInstalled::TYPE,
     BotKicked::TYPE,
@@ -27,14 +27,14 @@ pub(crate) const LISTENS: [&str; 10] = [
     PaymentFailedFinal::TYPE,
     SubscriptionSuspended::TYPE,
     PlanUpgraded::TYPE,
-    // When a smaller plan comes into effect, nobody tells: it is remembered until the payment for it.
+    // No event reports the start of a lower plan, so licensing stores it until the payment for it.
     PlanDowngraded::TYPE,
 ];
 
-/// Licensing, with what it must know of billing's calendar.
+/// Licensing, with the part of billing's calendar that it needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Licensing {
-    /// How long a first payment lasts.
+    /// The length of the first paid period.
     pub(crate) period: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Licensing {
             BotInstalled::TYPE => install(tx, event).await,
             BotKicked::TYPE => {
                 let kicked: BotKicked = event.decode()?;
-                suspend(tx, guilds(tx, event, &kicked.guild_id).await?, "bot_kicked").await
+                suspend(tx, license_of_guild(tx, event, &kicked.guild_id).await?, "bot_kicked").await
             }
             GuildDeleted::TYPE => cancel(tx, event).await,
             BillingKeyDeleted::TYPE => {
@@ -64,15 +64,15 @@ impl Licensing {
             }
             SubscriptionStarted::TYPE => self.grant(tx, event).await,
             PaymentSucceeded::TYPE => extend(tx, event).await,
-            PaymentFailedFinal::TYPE => fall_to_free(tx, event).await,
+            PaymentFailedFinal::TYPE => downgrade_to_free(tx, event).await,
             SubscriptionSuspended::TYPE => {
                 let suspended: SubscriptionSuspended = event.decode()?;
-                let license = subscribed(tx, event, &suspended.subscription_id).await?;
+                let license = license_of_subscription(tx, event, &suspended.subscription_id).await?;
                 suspend(tx, license, &suspended.reason).await
             }
             PlanUpgraded::TYPE => upgrade(tx, event).await,
             PlanDowngraded::TYPE => note_downgrade(tx, event).await,
-            other => Err(Error::invalid(format!("licensing does not know {other}"))),
+            other => Err(Error::invalid(format!("licensing has no handler for {other}"))),
         }
     }
 
@@ -94,7 +94,7 @@ impl Licensing {
             true => tables::insert(tx, &license).await?,
             false => tables::save(tx, &license).await?,
         }
-        tell_granted(tx, &license).await
+        emit_granted(tx, &license).await
     }
 }
 
@@ -104,27 +104,27 @@ async fn install(tx: &Tx, event: &Event) -> Result<()> {
     let Some(mut license) = tables::lock(tx, ("guild_id", &installed.guild_id)).await? else {
         let license = License::free(new_id(), installed.guild_id, &mark);
         tables::insert(tx, &license).await?;
-        return tell_granted(tx, &license).await;
+        return emit_granted(tx, &license).await;
     };
     if license.follow_guild(&mark) {
         let is_granted = license.reinstall();
         tables::save(tx, &license).await?;
         if is_granted {
-            tell_granted(tx, &license).await?;
+            emit_granted(tx, &license).await?;
         }
     }
     Ok(())
 }
 
-/// The licence of a guild, if this event is news to it.
-async fn guilds(tx: &Tx, event: &Event, guild_id: &str) -> Result<Vec<License>> {
+/// The licence of a guild, if this event is newer than the last applied one.
+async fn license_of_guild(tx: &Tx, event: &Event, guild_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("guild_id", guild_id)).await?;
     let with_news = license.and_then(|mut license| license.follow_guild(&mark(event)).then_some(license));
     Ok(with_news.into_iter().collect())
 }
 
-/// The licence of a subscription, if this event is news to it.
-async fn subscribed(tx: &Tx, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
+/// The licence of a subscription, if this event is newer than the last applied one.
+async fn license_of_subscription(tx: &Tx, event: &Event, subscription_id: &str) -> Result<Vec<License>> {
     let license = tables::lock(tx, ("subscription_id", subscription_id)).await?;
     let with_news = license.and_then(|mut license| {
         let is_news = license.follow_subscription(&mark(event));
@@ -150,7 +150,7 @@ async fn suspend(tx: &Tx, licenses: Vec<License>, reason: &str) -> Result<()> {
 
 async fn cancel(tx: &Tx, event: &Event) -> Result<()> {
     let deleted: GuildDeleted = event.decode()?;
-    for mut license in guilds(tx, event, &deleted.guild_id).await? {
+    for mut license in license_of_guild(tx, event, &deleted.guild_id).await? {
         let is_canceled = license.cancel();
         tables::save(tx, &license).await?;
         if is_canceled {
@@ -161,7 +161,7 @@ async fn cancel(tx: &Tx, event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// A payment makes the licence last longer, unless it is over, and brings a smaller plan into effect that was announced for it.
+/// Extends the licence, unless it is canceled. A payment for an announced lower plan also downgrades it.
 async fn extend(tx: &Tx, event: &Event) -> Result<()> {
     let succeeded: PaymentSucceeded = event.decode()?;
     let until = succeeded.new_period_end;
@@ -180,22 +180,22 @@ async fn extend(tx: &Tx, event: &Event) -> Result<()> {
     match license.plan_paid_until(until) {
         Some(plan) => {
             let expires_at = Some(until);
-            fall(tx, License { expires_at, ..license }, plan).await
+            downgrade(tx, License { expires_at, ..license }, plan).await
         }
         None => Ok(()),
     }
 }
 
-async fn fall_to_free(tx: &Tx, event: &Event) -> Result<()> {
+async fn downgrade_to_free(tx: &Tx, event: &Event) -> Result<()> {
     let failed: PaymentFailedFinal = event.decode()?;
-    for license in subscribed(tx, event, &failed.subscription_id).await? {
-        fall(tx, license, Plan::Free).await?;
+    for license in license_of_subscription(tx, event, &failed.subscription_id).await? {
+        downgrade(tx, license, Plan::Free).await?;
     }
     Ok(())
 }
 
-async fn fall(tx: &Tx, mut license: License, plan: Plan) -> Result<()> {
-    let old = license.fall_to(plan);
+async fn downgrade(tx: &Tx, mut license: License, plan: Plan) -> Result<()> {
+    let old = license.downgrade_to(plan);
     tables::save(tx, &license).await?;
     if let Some(old) = old {
         let downgraded = LicenseDowngraded {
@@ -210,7 +210,7 @@ async fn fall(tx: &Tx, mut license: License, plan: Plan) -> Result<()> {
 
 async fn upgrade(tx: &Tx, event: &Event) -> Result<()> {
     let upgraded: PlanUpgraded = event.decode()?;
-    for mut license in subscribed(tx, event, &upgraded.subscription_id).await? {
+    for mut license in license_of_subscription(tx, event, &upgraded.subscription_id).await? {
         license.upgrade(plan(&upgraded.new_plan)?);
         tables::save(tx, &license).await?;
     }
@@ -219,14 +219,14 @@ async fn upgrade(tx: &Tx, event: &Event) -> Result<()> {
 
 async fn note_downgrade(tx: &Tx, event: &Event) -> Result<()> {
     let downgraded: PlanDowngraded = event.decode()?;
-    for mut license in subscribed(tx, event, &downgraded.subscription_id).await? {
+    for mut license in license_of_subscription(tx, event, &downgraded.subscription_id).await? {
         license.next_plan = Some((plan(&downgraded.new_plan)?, downgraded.effective_at));
         tables::save(tx, &license).await?;
     }
     Ok(())
 }
 
-async fn tell_granted(tx: &Tx, license: &License) -> Result<()> {
+async fn emit_granted(tx: &Tx, license: &License) -> Result<()> {
     let granted = LicenseGranted {
         license_id: license.license_id.clone(),
         guild_id: license.guild_id.clone(),

@@ -1,4 +1,4 @@
-//! The door for the bot: what may this guild use.
+//! The HTTP API for the bot: the plan that a guild may use.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::tables;
 use crate::door::{Id, commit};
 use crate::refusal::Refusal;
 
-/// How long a licence counts after the end of what is paid.
+/// How long a licence stays usable after the paid period.
 #[derive(Clone, Copy)]
 struct Grace(Duration);
 
@@ -30,7 +30,7 @@ struct Shown {
     guild_id: String,
     plan_code: &'static str,
     status: &'static str,
-    /// What the guild may use now.
+    /// The plan that the guild may use now.
     usable_plan: &'static str,
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,

@@ -29,7 +29,7 @@ pub(super) async fn lock(tx: &Tx, by: (&'static str, &str)) -> Result<Option<Lic
     row.map(read).transpose()
 }
 
-/// Those that a card pays for.
+/// The licences that a card pays for.
 pub(super) async fn of_key(tx: &Tx, billing_key_id: &str) -> Result<Vec<License>> {
     let rows = rows::list(tx, LICENSE, ("billing_key_id", billing_key_id), "license_id").await?;
     rows.into_iter().map(read).collect()
@@ -47,8 +47,8 @@ pub(super) async fn save(tx: &Tx, license: &License) -> Result<()> {
     Ok(())
 }
 
-/// Pattern 1, conditional update: the greater end wins, so the same payment twice, or an older one late, changes nothing.
-/// Answers whether it did.
+/// Pattern 1, conditional update: the later end wins, so a repeated or older payment changes nothing. Returns whether the end
+/// changed.
 pub(super) async fn extend(tx: &Tx, license: &License, until: OffsetDateTime) -> Result<bool> {
     let is_longer = Expr::col("expires_at_ms").lt(to_ms(until));
     let cells = vec![cell("expires_at_ms", to_ms(until))];

@@ -1,29 +1,29 @@
-//! What happens to members.
+//! The events of members.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::catalog;
 
-/// Somebody joined a guild through its page on the web.
+/// A user joined a guild through its web page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberJoinedViaWebJoin {
     /// The member.
     pub member_id: String,
     /// The guild.
     pub guild_id: String,
-    /// The page.
+    /// The slug of the web page.
     pub slug: String,
 }
 
-/// A moderator gave a member their roles back.
+/// A moderator restored the roles of a member.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRestored {
     /// The member.
     pub member_id: String,
     /// The guild.
     pub guild_id: String,
-    /// Which roles.
+    /// The restored roles.
     pub restored_roles: Vec<String>,
 }
 

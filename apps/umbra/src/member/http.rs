@@ -1,4 +1,4 @@
-//! The door for a guild's page on the web, and for its moderators.
+//! The HTTP API for a guild's web page and its moderators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

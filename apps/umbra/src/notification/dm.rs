@@ -1,4 +1,4 @@
-//! The port to whoever brings direct messages.
+//! The port for direct messages.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 /// Sends direct messages.
 ///
-/// A message may be sent again when the answer was lost or the process died after it; its nonce is the same then, and the
-/// adapter must not show the user two messages with one nonce.
+/// A message may be sent again when the answer was lost or the process died after sending. It has the same nonce then, and
+/// the adapter must not show the user two messages with one nonce.
 #[async_trait]
 pub trait Dm: Debug + Send + Sync {
     /// Sends a message.
@@ -18,29 +18,29 @@ pub trait Dm: Debug + Send + Sync {
 /// A message to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The same when it is sent again.
+    /// Unique per message; a repeated message has the same nonce.
     pub nonce: String,
-    /// To whom.
+    /// The recipient.
     pub user_id: String,
-    /// What it says.
+    /// The text.
     pub content: String,
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The user has it.
+    /// The message was delivered.
     Delivered,
-    /// The user takes no messages from us; sending it again would not help.
+    /// The user accepts no messages from us. Sending it again would not help.
     Closed,
-    /// Too many messages (429): not sent.
+    /// The rate limit was reached (429); the message was not sent.
     Limited {
-        /// How long to wait.
+        /// The time to wait before the next attempt.
         retry_after: Duration,
     },
-    /// Not sent, or nobody knows.
+    /// The message was not sent, or the outcome is unknown.
     Failed {
-        /// What went wrong.
+        /// The error message.
         says: String,
     },
 }

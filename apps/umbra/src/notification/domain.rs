@@ -1,26 +1,26 @@
-//! What notices say, and whose they are.
+//! The texts of notices, and their addresses.
 
-/// Where a notice belongs: a thing that leads to another one, and in the end to a user.
+/// The address of a notice. An address leads to another address, and finally to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
 impl Address {
-    /// Whoever owns a guild.
+    /// The owner of a guild.
     pub(crate) fn guild(guild_id: &str) -> Self {
         Self(format!("guild:{guild_id}"))
     }
 
-    /// Whoever pays for a subscription.
+    /// The paying user of a subscription.
     pub(crate) fn subscription(subscription_id: &str) -> Self {
         Self(format!("subscription:{subscription_id}"))
     }
 
-    /// Whose guild a licence is for.
+    /// The owner of the guild of a licence.
     pub(crate) fn license(license_id: &str) -> Self {
         Self(format!("license:{license_id}"))
     }
 
-    /// Whose guild is restored.
+    /// The owner of the guild of a restore.
     pub(crate) fn restore(restore_job_id: &str) -> Self {
         Self(format!("restore:{restore_job_id}"))
     }
@@ -30,30 +30,30 @@ impl Address {
         Self(format!("user:{user_id}"))
     }
 
-    /// An address as it was kept.
-    pub(crate) fn kept(text: String) -> Self {
+    /// An address from the database.
+    pub(crate) fn from_text(text: String) -> Self {
         Self(text)
     }
 
-    /// As it is kept.
+    /// The address as text, as the database stores it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The user, if it is one's.
+    /// The user id, if the address is a user.
     pub(crate) fn user_id(&self) -> Option<&str> {
         self.0.strip_prefix("user:")
     }
 }
 
-/// A plan's name, as people write it.
+/// The display name of a plan.
 pub(crate) fn plan_name(plan_code: &str) -> String {
     let mut letters = plan_code.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
 
-/// What is said when a subscription ends as the user wished.
+/// The notice of a cancellation by the user.
 pub(crate) fn canceled(at_period_end: bool) -> String {
     match at_period_end {
         true => "Your subscription ends with the period you have paid for".to_owned(),
@@ -61,17 +61,17 @@ pub(crate) fn canceled(at_period_end: bool) -> String {
     }
 }
 
-/// What is said when a payment fails.
+/// The notice of a failed payment.
 pub(crate) fn payment_failed(retry_count: u32) -> String {
     format!("Payment failed ({retry_count} of 3), we will try again in 24 hours")
 }
 
-/// What is said when a payment goes back.
+/// The notice of a refund.
 pub(crate) fn refunded(amount: i64) -> String {
     format!("Your payment of {amount} won was returned")
 }
 
-/// Why something stands still, for people.
+/// The reason of a suspension as text for people.
 pub(crate) fn reason(code: &str) -> &str {
     match code {
         "bot_kicked" => "the bot was removed from your server",
@@ -88,7 +88,7 @@ mod tests {
     fn an_address_leads_to_a_user_or_on() {
         assert_eq!(Address::user("7").user_id(), Some("7"));
         assert_eq!(
-            Address::kept(Address::user("7").as_str().to_owned()),
+            Address::from_text(Address::user("7").as_str().to_owned()),
             Address::user("7")
         );
         for other in [

@@ -1,4 +1,4 @@
-//! Messages that nobody gets: an in-process sink that keeps them and does what it is told to.
+//! An in-process fake that stores messages and returns programmed answers.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,18 @@ use async_trait::async_trait;
 
 use super::dm::{Dm, Message, Sent};
 
-/// How many messages are kept.
+/// Maximum number of stored messages.
 const KEPT_MAX: usize = 10_000;
 
-/// A sink for tests and for trying things out.
+/// A fake for tests and demos.
 #[derive(Debug, Default)]
 pub struct FakeDm(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Answers to the next messages.
+    /// The answers to the next messages.
     answers: VecDeque<Sent>,
-    /// The answer to all others.
+    /// The answer to all later messages; `None` delivers them.
     otherwise: Option<Sent>,
     nonces: HashSet<String>,
     messages: Vec<Message>,
@@ -26,22 +26,22 @@ struct State {
 }
 
 impl FakeDm {
-    /// Answers the next messages like this.
+    /// Programs the answers to the next messages.
     pub fn answer(&self, answers: impl IntoIterator<Item = Sent>) {
         self.state().answers.extend(answers);
     }
 
-    /// Answers all other messages like this; `None` delivers them.
+    /// Programs the answer to all later messages; `None` delivers them.
     pub fn otherwise(&self, answer: Option<Sent>) {
         self.state().otherwise = answer;
     }
 
-    /// What users got, oldest first.
+    /// The delivered messages, oldest first.
     pub fn messages(&self) -> Vec<Message> {
         self.state().messages.clone()
     }
 
-    /// How often anybody sent something.
+    /// The number of calls.
     pub fn asked(&self) -> u64 {
         self.state().asked
     }

@@ -1,6 +1,6 @@
-//! `umbra-notification`: whoever is concerned gets one message for each event.
+//! `umbra-notification`: sends one message per event to the affected user.
 //!
-//! Whose a guild, a subscription or a licence is, it learns from events too; those bring no message.
+//! It also learns the owners of guilds, subscriptions and licences from events; those events cause no message.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::licensing::events::{LicenseDowngraded, LicenseGranted, LicenseSuspend
 use crate::order::mark;
 use crate::recovery::events::{AntiNukeActioned, AntiNukeTriggered, RestoreCompleted, RestoreFailed, RestoreStarted};
 
-/// The events that bring a message.
+/// The events that cause a message.
 pub(crate) const NOTICES: [&str; 14] = [
     SubscriptionStarted::TYPE,
     PaymentFailed::TYPE,
@@ -36,16 +36,16 @@ pub(crate) const NOTICES: [&str; 14] = [
     AntiNukeActioned::TYPE,
 ];
 
-/// The events that only say whose something is.
+/// The events that only change an address.
 pub(crate) const ADDRESSES: [&str; 3] = [BotInstalled::TYPE, GuildOwnerChanged::TYPE, LicenseGranted::TYPE];
 
-/// Notification, with whoever brings messages.
+/// Notification, with its port for direct messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Notification {
     pub(crate) dm: Arc<dyn Dm>,
 }
 
-/// Discord may take long to answer, so it is asked outside any transaction.
+/// Discord may answer slowly, so it is called outside any transaction.
 impl ExternalTask for Notification {
     async fn run(&self, db: &Database, event: &Event) -> Result<(), BoxError> {
         let tx = db.begin().await?;
@@ -60,13 +60,13 @@ impl ExternalTask for Notification {
 }
 
 impl Notification {
-    /// Sends a message, and writes down that it was sent.
+    /// Sends a message and records it.
     async fn tell(&self, db: &Database, message: Message) -> Result<()> {
         let status = match self.dm.send(&message).await {
             Sent::Delivered => "delivered",
             Sent::Closed => "closed",
             Sent::Limited { retry_after } => {
-                let says = format!("Discord takes no more messages for {retry_after:?} (429)");
+                let says = format!("Discord's rate limit is reached (429); retry after {retry_after:?}");
                 return Err(Error::new(ErrorKind::Failed, says));
             }
             Sent::Failed { says } => return Err(Error::new(ErrorKind::Failed, format!("send a message: {says}"))),
@@ -85,8 +85,8 @@ impl Notification {
     }
 }
 
-/// The message that an event brings, unless it was sent. Pattern 2, event id deduplication: the event's id is the notice's key,
-/// and the message's nonce.
+/// The message for an event, unless it was sent before. Pattern 2, event id deduplication: the event id is the key of the
+/// notice and the nonce of the message.
 async fn message(tx: &Tx, event: &Event) -> Result<Option<Message>> {
     let Some((address, content)) = notice(event)? else {
         return Ok(None);
@@ -95,8 +95,8 @@ async fn message(tx: &Tx, event: &Event) -> Result<Option<Message>> {
     if tables::is_sent(tx, &nonce).await? {
         return Ok(None);
     }
-    let nobody = || Error::invalid(format!("nobody is known at {}", address.as_str()));
-    let user_id = tables::user_at(tx, address.clone()).await?.ok_or_else(nobody)?;
+    let unknown_user = || Error::invalid(format!("no user is known for {}", address.as_str()));
+    let user_id = tables::user_at(tx, address.clone()).await?.ok_or_else(unknown_user)?;
     Ok(Some(Message {
         nonce,
         user_id,
@@ -104,7 +104,7 @@ async fn message(tx: &Tx, event: &Event) -> Result<Option<Message>> {
     }))
 }
 
-/// Learns whose something is.
+/// Stores the address that an event brings.
 async fn learn(tx: &Tx, event: &Event) -> Result<()> {
     let (from, to) = match event.event_type.as_str() {
         BotInstalled::TYPE => {
@@ -123,7 +123,8 @@ async fn learn(tx: &Tx, event: &Event) -> Result<()> {
             let payer = payer(event).unwrap_or_else(|| Address::guild(&started.guild_id));
             (Address::subscription(&started.subscription_id), payer)
         }
-        // A subscription whose first payment went back, or whose guild went before it was paid, never started.
+        // These events also arrive for a subscription that never started: its first payment was refunded, or its guild was
+        // deleted first.
         PaymentRefunded::TYPE | SubscriptionCanceled::TYPE => match payer(event) {
             Some(payer) => (Address::subscription(&event.aggregate_id), payer),
             None => return Ok(()),
@@ -148,7 +149,7 @@ fn payer(event: &Event) -> Option<Address> {
     event.headers.get(USER_ID).map(|user_id| Address::user(user_id))
 }
 
-/// What to say to whom, if anything.
+/// The address and the text of an event's notice, if it has one.
 fn notice(event: &Event) -> Result<Option<(Address, String)>> {
     let notice = match event.event_type.as_str() {
         LicenseDowngraded::TYPE => {
@@ -193,7 +194,7 @@ fn notice(event: &Event) -> Result<Option<(Address, String)>> {
     Ok(Some(notice))
 }
 
-/// What to say to whoever pays, if anything.
+/// The notice to the paying user, if the event has one.
 fn subscription_notice(event: &Event) -> Result<Option<(Address, String)>> {
     let says = match event.event_type.as_str() {
         SubscriptionStarted::TYPE => {

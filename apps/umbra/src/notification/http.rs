@@ -1,4 +1,4 @@
-//! What a user was told.
+//! The HTTP API of the notices that a user received.
 
 use axum::extract::State;
 use axum::routing::get;

@@ -1,4 +1,4 @@
-//! The tables of addresses and of notices that were sent.
+//! The tables of addresses and sent notices.
 
 use postroom::{Migration, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait};
@@ -17,20 +17,20 @@ pub(crate) const MIGRATION: Migration = Migration {
 
 const ADDRESS: &str = "umbra_address";
 const NOTICE: &str = "umbra_notice";
-/// How far an address may lead: licence, guild, user.
+/// Maximum length of a chain of addresses: licence, guild, user.
 const STEPS_MAX: usize = 4;
 
-/// A notice as it was sent.
+/// A sent notice.
 #[derive(Debug, Serialize)]
 pub(super) struct Notice {
     pub(super) event_id: String,
     pub(super) user_id: String,
     pub(super) content: String,
-    /// `delivered`, or `closed` when the user takes no messages.
+    /// `delivered`, or `closed` when the user accepts no messages.
     pub(super) status: String,
 }
 
-/// Learns where an address leads. An older event than the one it was learnt from changes nothing.
+/// Stores the target of an address. An older event than the stored one changes nothing.
 pub(super) async fn learn(tx: &Tx, from: &Address, to: &Address, mark: &str) -> Result<()> {
     let cells = vec![cell("leads_to", to.as_str()), cell("event_id", mark)];
     if rows::lock(tx, ADDRESS, ("address", from.as_str())).await?.is_none() {
@@ -45,7 +45,7 @@ pub(super) async fn learn(tx: &Tx, from: &Address, to: &Address, mark: &str) -> 
     Ok(())
 }
 
-/// The user an address leads to, if it leads to one.
+/// Follows an address to its user, if there is one.
 pub(super) async fn user_at(tx: &Tx, mut address: Address) -> Result<Option<String>> {
     for _ in 0..STEPS_MAX {
         if let Some(user_id) = address.user_id() {
@@ -54,7 +54,7 @@ pub(super) async fn user_at(tx: &Tx, mut address: Address) -> Result<Option<Stri
         let Some(row) = rows::find(tx, ADDRESS, ("address", address.as_str())).await? else {
             return Ok(None);
         };
-        address = Address::kept(row.try_get("", "leads_to")?);
+        address = Address::from_text(row.try_get("", "leads_to")?);
     }
     Ok(None)
 }
@@ -73,7 +73,7 @@ pub(super) async fn insert(tx: &Tx, notice: &Notice) -> Result<()> {
     rows::insert(tx, NOTICE, row).await
 }
 
-/// A part of what a user was told, oldest first.
+/// One page of the notices of a user, oldest first.
 pub(super) async fn of_user(tx: &Tx, user_id: &str, part: &Part) -> Result<Vec<Notice>> {
     let rows = rows::page(tx, NOTICE, Expr::col("user_id").eq(user_id), ("event_id", part)).await?;
     rows.into_iter()

@@ -1,20 +1,20 @@
-//! What may happen to a restore.
+//! The rules of a restore.
 
 use crate::refusal::Refusal;
 
-/// How a restore stands.
+/// The status of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Under way.
+    /// In progress.
     Running,
-    /// Done.
+    /// Finished successfully.
     Completed,
-    /// Not done.
+    /// Finished with an error.
     Failed,
 }
 
 impl Status {
-    /// As it is kept and shown.
+    /// The name in the database and in responses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -23,7 +23,7 @@ impl Status {
         }
     }
 
-    /// Reads back [`Status::name`].
+    /// Parses [`Status::name`].
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "running" => Self::Running,
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// A restore ends once.
+    /// Ends a restore. A restore can end only once.
     pub(crate) fn end(self, to: Self) -> Result<Self, Refusal> {
         match self {
             Self::Running => Ok(to),

@@ -1,4 +1,4 @@
-//! What happens to snapshots and restores, and what the guard saw and did.
+//! The events of snapshots, restores and the raid guard.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ pub struct SnapshotCreated {
     pub snapshot_id: String,
     /// The guild.
     pub guild_id: String,
-    /// What it was taken for.
+    /// The reason for the snapshot.
     pub trigger: String,
 }
 
-/// A snapshot made room for newer ones.
+/// A snapshot was deleted to make room for newer ones.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotDeleted {
     /// The snapshot.
@@ -25,52 +25,52 @@ pub struct SnapshotDeleted {
     pub guild_id: String,
 }
 
-/// A guild is being restored.
+/// The restore of a guild started.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RestoreStarted {
     /// The restore.
     pub restore_job_id: String,
-    /// From this snapshot.
+    /// The source snapshot.
     pub snapshot_id: String,
     /// The guild.
     pub guild_id: String,
 }
 
-/// A guild was restored.
+/// The restore of a guild succeeded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RestoreCompleted {
     /// The restore.
     pub restore_job_id: String,
-    /// What was done, for people.
+    /// A summary of the result, for people.
     pub result_summary: String,
 }
 
-/// A guild could not be restored.
+/// The restore of a guild failed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RestoreFailed {
     /// The restore.
     pub restore_job_id: String,
-    /// What went wrong, for people.
+    /// A summary of the error, for people.
     pub error_summary: String,
 }
 
-/// Something in a guild looks like a raid.
+/// The guard detected a possible raid in a guild.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AntiNukeTriggered {
     /// The guild.
     pub guild_id: String,
-    /// What it looks like.
+    /// The detected pattern.
     pub detected_pattern: String,
-    /// Who may be behind it.
+    /// The suspected users.
     pub suspects: Vec<String>,
 }
 
-/// The guard did something against a raid.
+/// The guard took action against a raid.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AntiNukeActioned {
     /// The guild.
     pub guild_id: String,
-    /// What it did.
+    /// The actions.
     pub actions_taken: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the recovery workers and the guard report.
+//! The reports of the recovery workers and the raid guard.
 
 use postroom::{Result, Tx, emit};
 use postroom_host::Problem;

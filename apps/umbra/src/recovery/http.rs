@@ -1,4 +1,4 @@
-//! The door for the recovery workers and the guard.
+//! The HTTP API for the recovery workers and the raid guard.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -26,7 +26,7 @@ pub(super) async fn insert_snapshot(tx: &Tx, snapshot_id: &str, guild_id: &str, 
     rows::insert(tx, SNAPSHOT, row).await
 }
 
-/// The guild of a snapshot that is still there.
+/// The guild of a snapshot that is not deleted.
 pub(super) async fn lock_snapshot(tx: &Tx, snapshot_id: &str) -> Result<Option<String>> {
     let Some(row) = rows::lock(tx, SNAPSHOT, ("snapshot_id", snapshot_id)).await? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The four alert rules: what they see, whatever route it is on, and who is told.
+//! The four alert rules: their values on any route, and their alerts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn failed() -> Sent {
     }
 }
 
-/// What is found for each rule.
+/// The value and the state of each rule.
 pub(crate) async fn found<const N: usize>(site: &Site, rules: [Rule; N]) -> [(f64, bool); N] {
     let page = Client(site.stage.url.clone()).get("/alerts").await.ok();
     rules.map(|rule| {
@@ -43,7 +43,7 @@ on_each_database! {
 }
 
 async fn metrics(fresh: Fresh) {
-    // Slowly enough that somebody who looks now and then sees it fail.
+    // Slow enough that polling sees the failures.
     let slowly = |umbra: &mut Umbra| umbra.retry.delays = Delays::Fixed(Duration::from_millis(200));
     let site = Site::with(fresh, slowly).await;
     let ada = site.user("1001", "visa").await;
@@ -52,13 +52,13 @@ async fn metrics(fresh: Fresh) {
     assert_eq!(found(&site, RULES).await, [(0.0, false); 4]);
     site.dm.otherwise(Some(failed()));
     site.subscription("g1", &ada).await;
-    until("it was tried in vain more than once", || async {
+    until("it failed more than once", || async {
         let [unpublished, age, failed, mean] = found(&site, RULES).await;
         let is_measured = unpublished.0 >= 1.0 && age.0 > 0.0 && failed == (1.0, false);
         mean.1 && mean.0 > 1.0 && is_measured
     })
     .await;
-    until("it was given up", || async {
+    until("it became a dead letter", || async {
         let [.., failed, mean] = found(&site, RULES).await;
         (failed, mean) == ((1.0, false), (0.0, false))
     })
@@ -66,7 +66,7 @@ async fn metrics(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// What nobody publishes has not reached anybody, although no subscriber is behind.
+/// Events that are not published count as undelivered, even if no subscriber has a backlog.
 #[tokio::test]
 async fn u_08_events_that_are_not_published_count() {
     let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::default());
@@ -81,7 +81,7 @@ async fn u_08_events_that_are_not_published_count() {
         .unwrap();
     site.user("1001", "visa").await;
     let emitted = f64::from(u32::try_from(site.events().await.len()).unwrap());
-    until("no subscriber is behind", || async {
+    until("no subscriber has a backlog", || async {
         let status = operate::status(&*site.fresh).await.unwrap();
         let mut subscribers = status.routes.iter().filter(|route| route.route != publishes);
         subscribers.all(|route| route.backlog == 0)
@@ -91,11 +91,14 @@ async fn u_08_events_that_are_not_published_count() {
     operate::set_paused(&*site.fresh, publishes, false, "test")
         .await
         .unwrap();
-    until("nothing waits", || async { found(&site, RULES).await[0].0 == 0.0 }).await;
+    until("no event is undelivered", || async {
+        found(&site, RULES).await[0].0 == 0.0
+    })
+    .await;
     site.stage.close().await;
 }
 
-/// Discord takes no message for a while; Slack is told when that begins and when it ends.
+/// Discord rejects messages for a while. Slack gets one alert at the start and one at the end.
 async fn told_once(fresh: Fresh) {
     let slack = FakeMessenger::slack().await;
     let (mut umbra, cards, dm) = umbra();
@@ -117,10 +120,13 @@ async fn told_once(fresh: Fresh) {
     site.guild("g1", &ada).await;
     site.dm.otherwise(Some(failed()));
     site.subscription("g1", &ada).await;
-    until("Slack is told", || async { !slack.taken().is_empty() }).await;
+    until("Slack receives the alert", || async { !slack.taken().is_empty() }).await;
     until_run(&*site.fresh, "alerts-umbra").await;
     site.dm.otherwise(None);
-    until("Slack is told of the end", || async { slack.taken().len() > 1 }).await;
+    until("Slack receives the end of the alert", || async {
+        slack.taken().len() > 1
+    })
+    .await;
     until_run(&*site.fresh, "alerts-umbra").await;
     let texts: Vec<Value> = slack.taken().iter().map(|message| message["text"].clone()).collect();
     let begins = |at: usize, words: &str| texts[at].as_str().unwrap().starts_with(words);

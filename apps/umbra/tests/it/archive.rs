@@ -1,4 +1,4 @@
-//! Published events go into the archive, and there they stay as they were.
+//! Published events move to the archive, which is read-only.
 
 use std::mem;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn archived(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// What is old enough when the hour comes is archived then; what comes later waits for the next day.
+/// The daily run archives the events that are old enough. Later events wait for the next day.
 async fn daily(fresh: Fresh) {
     let mut site = Site::open(fresh).await;
     let ada = site.user("1001", "visa").await;
@@ -95,15 +95,15 @@ async fn daily(fresh: Fresh) {
         sleep(Duration::from_millis(100)).await;
     }
     let is_done = async || count(&site).await == old && waits_for_tomorrow(&site).await;
-    until("what is old is archived, and the next run is tomorrow", is_done).await;
+    until("old events are archived, and the next run is tomorrow", is_done).await;
     site.post("/guilds/g1/kick", json!(null)).await;
     site.quiet().await;
-    assert_eq!(count(&site).await, old, "what came later waits for tomorrow");
+    assert_eq!(count(&site).await, old, "later events wait for tomorrow");
     assert!(site.events().await.contains(&"BotKicked".to_owned()));
     site.stage.close().await;
 }
 
-/// Whether the archive's next run is most of a day away.
+/// Whether the next run of the archive is at least 20 hours away.
 async fn waits_for_tomorrow(site: &Site) -> bool {
     let (table, in_hours) = match site.fresh.db().get_database_backend() {
         DbBackend::Postgres => ("postroom.outbox_job", "clock_timestamp() + interval '20 hours'"),
@@ -118,7 +118,7 @@ async fn waits_for_tomorrow(site: &Site) -> bool {
     site.fresh.db().query_one_raw(statement).await.unwrap().is_some()
 }
 
-/// How many events are archived.
+/// The number of archived events.
 async fn count(site: &Site) -> usize {
     let mut select = Query::select();
     select.column(Asterisk).from(named(site.fresh.db(), Table::Audit));

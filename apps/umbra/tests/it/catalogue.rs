@@ -1,4 +1,4 @@
-//! Every event of the catalogue: who listens to it, what it carries, and that a request leads to it.
+//! Every event of the catalogue: its subscribers, its payload, and a request that causes it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::site::{Site, text};
 
-/// The catalogue as it was written down: event, aggregate, payload, and who listens besides the audit.
+/// The specified catalogue: event, aggregate, payload, and subscribers besides the audit.
 const CATALOGUE: [(&str, &str, &str, &str); 30] = [
     ("BotInstalled", "guild", "guild_id installer_user_id", "licensing"),
     ("BotKicked", "guild", "guild_id", "licensing billing"),
@@ -114,7 +114,7 @@ const CATALOGUE: [(&str, &str, &str, &str); 30] = [
     ("UserSessionCreated", "user", "user_id session_id", ""),
 ];
 
-/// What happens although the catalogue does not say so: a payment that nobody wants any more when its outcome is known.
+/// An event that the specification does not list: the refund of a payment that is no longer wanted when its outcome is known.
 const REFUNDED: (&str, &str, &str, &str) = (
     "PaymentRefunded",
     "subscription",
@@ -122,7 +122,7 @@ const REFUNDED: (&str, &str, &str, &str) = (
     "notification",
 );
 
-/// All of it.
+/// The specified events and the added one.
 fn catalogue() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let billing_ends = CATALOGUE.iter().position(|(name, ..)| *name == "LicenseGranted");
     let mut all = CATALOGUE.to_vec();
@@ -130,10 +130,10 @@ fn catalogue() -> Vec<(&'static str, &'static str, &'static str, &'static str)> 
     all
 }
 
-/// Who listens although the catalogue does not say so, and why.
+/// Subscriptions that the specification does not list, and their reasons.
 const ADDED: [(&str, &str); 4] = [
     ("PlanDowngraded", "licensing"),  // to lower the licence when the smaller plan is paid
-    ("BotInstalled", "notification"), // to know whom to tell
+    ("BotInstalled", "notification"), // to learn the recipient of messages
     ("GuildOwnerChanged", "notification"),
     ("LicenseGranted", "notification"),
 ];
@@ -160,7 +160,7 @@ fn u_01_the_catalogue_is_complete() {
         assert!(schema["description"].is_string(), "{name} is described");
     }
     let declared: Vec<&str> = module.events.iter().map(|event| event.name).collect();
-    assert_eq!(declared.len(), 32, "and what billing says to itself: {declared:?}");
+    assert_eq!(declared.len(), 32, "and billing's internal event: {declared:?}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ async fn masked(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// Does everything that can be done, until nothing is left to happen. Answers the id of a session.
+/// Executes every kind of request and waits until nothing is scheduled. Returns the id of a session.
 pub(crate) async fn everything(site: &Site) -> String {
     let ada = site.user("1001", "visa").await;
     let eve = site.user("1002", "expires").await;
@@ -284,7 +284,7 @@ async fn join(site: &Site) {
         .await;
 }
 
-/// Up, down with the next payment, and canceled with the period.
+/// Upgrades, downgrades with the next payment, and cancels at the end of the period.
 async fn change_plans(site: &Site, user_id: &str) {
     let id = site.subscription("g1", user_id).await;
     site.post(
@@ -325,9 +325,9 @@ async fn lose_a_card(site: &Site) {
         .await;
 }
 
-/// All charges that were to come have come, and were made or dropped.
+/// Waits until all scheduled charges were made or dropped.
 async fn until_nothing_is_scheduled(site: &Site) {
     let nothing_scheduled = async || operate::status(&*site.fresh).await.unwrap().scheduled == 0;
-    until("charges come to an end", nothing_scheduled).await;
+    until("no charge is scheduled", nothing_scheduled).await;
     site.quiet().await;
 }

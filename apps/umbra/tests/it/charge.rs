@@ -1,4 +1,4 @@
-//! Charges whose answer is lost, while the world goes on: whoever paid for something gets it, or the money back.
+//! Charges with lost answers while subscriptions change: a paying user gets the plan or a refund.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ on_each_database! {
 const DAY: Duration = Duration::from_secs(86_400);
 const PRICE: i64 = 9_900;
 
-/// What happens to a subscription while nobody knows what became of its charge.
+/// The changes of a subscription while the outcome of its charge is unknown.
 const MEANWHILE: [&str; 6] = [
     "kick",
     "delete-guild",
@@ -31,7 +31,7 @@ const MEANWHILE: [&str; 6] = [
     "nothing",
 ];
 
-/// A guild with a subscription, named for what will happen to it and what its renewal will come to.
+/// A guild with a subscription. The guild id names the change and the outcome of the renewal.
 struct Customer {
     guild_id: String,
     meanwhile: &'static str,
@@ -63,7 +63,7 @@ impl Customer {
         }
     }
 
-    /// What was to happen happens.
+    /// Applies the change.
     async fn change(&self, site: &Site) {
         let cancel = format!("/subscriptions/{}/cancel", self.subscription_id);
         match self.meanwhile {
@@ -82,7 +82,7 @@ impl Customer {
         };
     }
 
-    /// How its subscription stands before the answer is known.
+    /// The status of the subscription before the outcome is known.
     fn before(&self) -> &'static str {
         match self.meanwhile {
             "kick" | "delete-card" => "suspended",
@@ -91,7 +91,7 @@ impl Customer {
         }
     }
 
-    /// How its subscription and its renewal stand in the end.
+    /// The final status of the subscription and of its renewal.
     fn after(&self) -> (&'static str, &'static str) {
         match (self.meanwhile, self.is_paid) {
             ("cancel-at-end" | "nothing", true) => ("active", "paid"),
@@ -149,7 +149,7 @@ async fn lost(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// The events and the messages of all these renewals.
+/// Checks the events and the messages of all these renewals.
 async fn check_told(site: &Site, customers: &[Customer]) {
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
     for event in site.events().await {
@@ -168,7 +168,7 @@ async fn check_told(site: &Site, customers: &[Customer]) {
     }
 }
 
-/// The guild is gone before the first payment: whoever would have paid is told, though nothing ever started.
+/// The guild is deleted before the first payment: the user gets a message, although the subscription never started.
 #[tokio::test]
 async fn who_would_have_paid_is_told_that_the_guild_is_gone() {
     let site = Site::with(fresh::sqlite().await, |umbra| umbra.pace.ask_after = DAY).await;
@@ -186,7 +186,8 @@ async fn who_would_have_paid_is_told_that_the_guild_is_gone() {
     site.stage.close().await;
 }
 
-/// The first charge's answer is lost, and the bot thrown out before it is known: it never starts, and the money goes back.
+/// The answer to the first charge is lost, and the bot is removed before it is known: the subscription never starts, and the
+/// payment is refunded.
 #[tokio::test]
 async fn a_first_charge_that_nobody_wants_any_more_goes_back() {
     let site = Site::with(fresh::sqlite().await, |umbra| umbra.pace.ask_after = DAY).await;
@@ -214,7 +215,7 @@ async fn a_first_charge_that_nobody_wants_any_more_goes_back() {
     site.stage.close().await;
 }
 
-/// A site whose renewal was paid and is not wanted any more, and whose card does this when the money is to go back.
+/// A site with a paid renewal that is no longer wanted. Its card plays `refunds`.
 async fn unwanted(refunds: &[Play]) -> Site {
     let site = Site::open(fresh::sqlite().await).await;
     let ada = site.user("1001", "visa").await;
@@ -240,7 +241,7 @@ async fn money_goes_back_once_however_often_it_is_asked_for() {
     site.stage.close().await;
 }
 
-/// Asking again does not help: a person has to find another way.
+/// A retry does not help: a person must find another way.
 #[tokio::test]
 async fn money_that_the_bank_does_not_take_back_is_a_dead_letter() {
     let site = unwanted(&[Play::Decline("ACCOUNT_CLOSED")]).await;
@@ -252,11 +253,11 @@ async fn money_that_the_bank_does_not_take_back_is_a_dead_letter() {
     assert_eq!((letters.len(), letters[0].route.as_str()), (1, "umbra-charges"));
     assert!(letters[0].error.contains("ACCOUNT_CLOSED"), "{}", letters[0].error);
     assert!(!site.events().await.contains(&"PaymentRefunded".to_owned()));
-    assert_eq!(found(&site, [CHARGES]).await, [(1.0, true)], "somebody is told");
+    assert_eq!(found(&site, [CHARGES]).await, [(1.0, true)], "the alert fires");
     site.stage.close().await;
 }
 
-/// A site with a subscription to a plan whose renewal was asked for, and whose answer is lost.
+/// A site with a subscription whose renewal was requested and whose answer is lost.
 async fn lost_renewal(plan_code: &str) -> (Site, String) {
     let site = Site::open(fresh::sqlite().await).await;
     let ada = site.user("1001", "visa").await;
@@ -271,7 +272,7 @@ async fn lost_renewal(plan_code: &str) -> (Site, String) {
     (site, id)
 }
 
-/// The answer comes, and so does the next renewal; answers the amounts that were charged.
+/// Waits for the answer and for the next renewal. Returns the charged amounts.
 async fn renew_twice(site: &Site) -> Vec<i64> {
     site.cards.lose_answers(false);
     site.until_attempts("paid", 2).await;
@@ -295,7 +296,8 @@ async fn a_better_plan_does_not_change_a_charge_that_was_asked_for() {
     site.stage.close().await;
 }
 
-/// What is being paid is had: subscription and licence fall with the period after, as the user was told.
+/// The running charge is for the current plan. Subscription and licence are downgraded one period later, as announced to the
+/// user.
 #[tokio::test]
 async fn a_smaller_plan_waits_for_a_charge_that_was_asked_for() {
     let (site, id) = lost_renewal("business").await;

@@ -1,4 +1,4 @@
-//! Processes whose clocks are apart: the ids of their events do not say what happened first, and nobody relies on them.
+//! Processes with different clocks: event ids do not give the order of events, and no code relies on them.
 
 use postroom::{Event, ExternalTask as _, Handler as _, Handling, migration, table};
 use postroom_testkit::{Fresh, fresh};
@@ -17,8 +17,8 @@ on_each_database! {
         what_happened_first_is_told_by_no_clock_mariadb;
 }
 
-/// What licensing and notification make of a guild's life on a database of their own, when each event was made by a process
-/// whose clock is behind that of the one before; and then of all of it once more.
+/// Licensing and notification handle the events of a guild in another database. Each event comes from a process whose clock
+/// is behind the one before. Then all events are handled again.
 async fn apart(elsewhere: Fresh) {
     let events = life().await;
     let started = events.iter().rfind(|event| event.event_type == "SubscriptionStarted");
@@ -36,13 +36,13 @@ async fn apart(elsewhere: Fresh) {
         let row = db.query_one(&select).await.unwrap().unwrap();
         let text = |column| row.try_get::<String>("", column).unwrap();
         let license = ["status", "plan_code", "subscription_id"].map(text);
-        assert_eq!(license, ["active", "pro", paid], "what was paid for last");
+        assert_eq!(license, ["active", "pro", paid], "the last paid subscription");
         let warned = dm.messages().into_iter().rfind(|one| one.content.contains("mass ban"));
-        assert_eq!(warned.unwrap().user_id, "eve", "who owns it last");
+        assert_eq!(warned.unwrap().user_id, "eve", "the last owner");
     }
 }
 
-/// A guild subscribes, throws the bot out, takes it back, subscribes anew and changes hands.
+/// A guild subscribes, removes the bot, installs it again, subscribes again, and changes its owner.
 async fn life() -> Vec<Event> {
     let site = Site::open(fresh::sqlite().await).await;
     let ada = site.user("1001", "visa").await;
@@ -68,7 +68,7 @@ async fn life() -> Vec<Event> {
     events.into_iter().enumerate().map(behind).collect()
 }
 
-/// Gives an event to a group that listens to it.
+/// Delivers an event to a group, if the group subscribes to it.
 async fn follow(umbra: &Umbra, group: &str, fresh: &Fresh, event: &Event) {
     let mut subscribers = umbra.clone().module().subscribers.into_iter();
     let subscriber = subscribers.find(|one| one.group == group).unwrap();
@@ -86,7 +86,7 @@ async fn follow(umbra: &Umbra, group: &str, fresh: &Fresh, event: &Event) {
     }
 }
 
-/// A kick stops what was subscribed for before it, and nothing else.
+/// A removal of the bot suspends the subscriptions that were created before it, and no others.
 #[tokio::test]
 async fn a_kick_stops_what_was_there_before_it_by_no_clock() {
     let site = Site::open(fresh::sqlite().await).await;

@@ -1,4 +1,4 @@
-//! What contexts know of each other: events, and nothing else.
+//! Contexts know each other only by their events.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ const CONTEXTS: [&str; 8] = [
     "audit",
 ];
 
-/// The lines of a context's file that name another context, unless by its events.
+/// The lines of a file that use another context, except for its events.
 fn reaches(context: &str, file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     let is_reach = |line: &&str| {
@@ -35,7 +35,7 @@ fn u_01_a_context_knows_others_by_their_events_alone() {
         for entry in fs::read_dir(src.join(context)).unwrap() {
             let file = entry.unwrap().path();
             let found = reaches(context, &file);
-            // A door may ask whether a request names a guild or a user that is there; handlers may not.
+            // An HTTP handler may check that a guild or a user exists; event handlers may not.
             match file.ends_with("http.rs") {
                 true => doors.extend(found),
                 false => assert_eq!(found, Vec::<String>::new(), "{}", file.display()),

@@ -1,4 +1,4 @@
-//! What fails: cards that are declined or do not answer, messages that are not taken, and what is given up.
+//! Failures: declined cards, lost answers, rejected messages, and dead letters.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn tenth_failure(fresh: Fresh) {
     assert_eq!(
         site.dm.asked(),
         11,
-        "ten for the one, and one for the next, which waited"
+        "ten attempts for the first, and one for the next, which waited"
     );
     assert_eq!(site.told(), ["URGENT: mass ban on your server"]);
 
@@ -120,7 +120,7 @@ async fn a_message_that_discord_does_not_take_now_is_sent_once_later() {
             notices.as_array().unwrap().len() == 2
         })
         .await;
-    assert_eq!(site.told(), ["Pro activated"], "who takes no messages gets none");
+    assert_eq!(site.told(), ["Pro activated"], "a user with closed messages gets none");
     assert_eq!(
         (&notices[0]["status"], &notices[1]["status"]),
         (&json!("delivered"), &json!("closed"))
@@ -150,7 +150,7 @@ async fn declined(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// The answer to the first charge is lost: the card was charged, and the subscription begins when that is found out.
+/// The answer to the first charge is lost. The card was charged, and the subscription starts when the outcome is known.
 #[tokio::test]
 async fn a_charge_whose_answer_is_lost_is_made_once() {
     let site = Site::open(fresh::sqlite().await).await;
@@ -173,7 +173,7 @@ async fn a_charge_whose_answer_is_lost_is_made_once() {
     site.stage.close().await;
 }
 
-/// A card API that is down for a while is neither a success nor a failure of the customer's.
+/// An unavailable card API is neither a successful nor a failed payment.
 #[tokio::test]
 async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
     let site = Site::with(fresh::sqlite().await, |umbra| {
@@ -203,7 +203,7 @@ async fn a_renewal_that_cannot_be_asked_for_is_no_failed_payment() {
     site.stage.close().await;
 }
 
-/// An outage of the card API, however long, costs nobody a payment: no charge is given up.
+/// No outage of the card API, even a long one, makes a charge a dead letter.
 #[tokio::test]
 async fn a_card_api_that_is_away_for_long_makes_no_dead_letter() {
     let site = Site::open(fresh::sqlite().await).await;
@@ -219,7 +219,7 @@ async fn a_card_api_that_is_away_for_long_makes_no_dead_letter() {
     assert_eq!(
         site.cards.asked(),
         32,
-        "two payments, and thirty questions that nobody heard"
+        "two payments, and thirty calls without an answer"
     );
     let letters = dead::list(site.fresh.db(), &Selection::default(), None, 1).await;
     assert!(letters.unwrap().is_empty());
@@ -227,7 +227,7 @@ async fn a_card_api_that_is_away_for_long_makes_no_dead_letter() {
     site.stage.close().await;
 }
 
-/// Each renewal follows from the one before, and still they are no chain of events that cause each other.
+/// Each renewal follows from the one before, but the renewals do not form a causal chain of events.
 #[tokio::test]
 async fn a_subscription_that_renews_itself_for_years_is_no_loop() {
     let site = Site::with(fresh::sqlite().await, |umbra| {
@@ -249,7 +249,7 @@ async fn a_subscription_that_renews_itself_for_years_is_no_loop() {
     site.stage.close().await;
 }
 
-/// The real calendar: after a failure the next attempt is a day away.
+/// With the real calendar, the next attempt after a failure is one day later.
 async fn a_day_later(fresh: Fresh) {
     let day = Umbra::default().pace.retry_after;
     assert_eq!(day, Duration::from_secs(86_400));
@@ -265,13 +265,14 @@ async fn a_day_later(fresh: Fresh) {
         .await;
     let wait = site.due_in().await;
     assert!(wait <= day && wait > day - PATIENCE, "the next charge is in {wait:?}");
-    // There is some grace. Licensing hears of it by a subscriber of its own.
+    // Licensing grants a grace period. It learns of the failure through its own subscriber.
     site.until("/guilds/g1/license", |license| license["usable_plan"] == "pro")
         .await;
     site.stage.close().await;
 }
 
-/// Billing hears of a guild's end after licensing, and what it says until then is late: it revives no licence.
+/// Billing learns of the deletion of a guild later than licensing. The events it emits in between must not activate the
+/// licence again.
 #[tokio::test]
 async fn a_payment_told_after_a_guild_is_gone_revives_no_licence() {
     let site = Site::open(fresh::sqlite().await).await;

@@ -16,7 +16,7 @@ on_each_database! {
     bot_kicked: u_04_bot_kicked_sqlite, u_04_bot_kicked_postgres, u_04_bot_kicked_mariadb;
 }
 
-/// Example 1: a first subscription brings a licence and a message, and the audit has each event.
+/// Example 1: a first subscription causes a licence and a message, and the audit records each event.
 async fn first_subscription(fresh: Fresh) {
     let site = Site::open(fresh).await;
     let ada = site.user("1001", "visa").await;
@@ -62,7 +62,8 @@ async fn first_subscription(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// Example 2: a card that is charged once and declined from then on. Three failures are announced, the fourth ends it.
+/// Example 2: a card is charged once and then declined. Three failures cause a message each, and the fourth one ends the
+/// subscription.
 async fn failed_payments(fresh: Fresh) {
     let site = Site::with(fresh, |umbra| umbra.pace.period = Duration::from_millis(300)).await;
     let ada = site.user("1001", "expires").await;
@@ -117,7 +118,8 @@ async fn failed_payments(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// Example 3: licensing and billing both follow; what billing then says finds the licence suspended, and the circle ends.
+/// Example 3: licensing and billing both suspend. Billing's event then finds the licence already suspended, so the chain
+/// ends.
 async fn bot_kicked(fresh: Fresh) {
     let site = Site::open(fresh).await;
     let ada = site.user("1001", "visa").await;
@@ -154,7 +156,7 @@ async fn bot_kicked(fresh: Fresh) {
         ]
     );
 
-    // The bot comes back, and its guild begins again with what is free; the old kick is history.
+    // The bot is installed again, and the guild starts with the free plan. The old removal has no effect.
     site.guild("g1", &ada).await;
     site.until("/guilds/g1/license", |license| license["status"] == "active")
         .await;
@@ -166,7 +168,7 @@ async fn bot_kicked(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// Examples 1 and 3 with a broker between: the same handlers, the same end.
+/// Examples 1 and 3 through a broker: the same handlers and the same result.
 #[tokio::test]
 async fn the_flows_go_through_a_broker_too() {
     let broker = Arc::new(MemoryBroker::default());

@@ -1,4 +1,4 @@
-//! The guide's walk, run as it stands.
+//! Runs the walk of the guide exactly as the guide prints it.
 
 use postroom_testkit::{fresh, walk};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::site::Site;
 
 const GUIDE: &str = "docs/guide/umbra.md";
 
-/// Again on the store that it left behind, it goes the same way.
+/// A second run on the same store gives the same output.
 #[tokio::test]
 async fn the_guides_walk_goes_as_it_says() {
     let site = Site::open(fresh::sqlite().await).await;

@@ -1,4 +1,4 @@
-//! Listings that can be long come in parts.
+//! Long lists are returned in pages.
 
 use postroom_testkit::Fresh;
 use sea_orm::ConnectionTrait as _;

@@ -1,10 +1,10 @@
-//! Umbra as a guest meets it: requests over HTTP, and what comes of them.
+//! Tests of Umbra over HTTP: requests and their effects.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "tests and their harness: what goes wrong fails the test"
+    reason = "tests and their harness: a panic fails the test"
 )]
 
 /// A test on each database.

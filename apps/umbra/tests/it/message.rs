@@ -1,4 +1,4 @@
-//! Discord takes its time with a message.
+//! Discord answers slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -19,7 +19,7 @@ on_each_database! {
         a_slow_discord_holds_up_nobody_mariadb;
 }
 
-/// Brings no message until the gate is opened.
+/// Sends no message until the gate is opened.
 #[derive(Debug)]
 struct Slow {
     dm: Arc<dyn Dm>,
@@ -36,7 +36,7 @@ impl Dm for Slow {
     }
 }
 
-/// Meanwhile no transaction is open, and others go on.
+/// While Discord answers slowly, no transaction is open, and other events are handled.
 async fn slow(fresh: Fresh) {
     let mut made = None;
     let site = Site::with(fresh, |umbra| {
@@ -53,12 +53,12 @@ async fn slow(fresh: Fresh) {
     let ada = site.user("1001", "visa").await;
     site.guild("g1", &ada).await;
     site.subscription("g1", &ada).await;
-    until("somebody is to be told", async || slow.is_asked.load(SeqCst)).await;
+    until("a message is sent", async || slow.is_asked.load(SeqCst)).await;
     let guild = json!({ "guild_id": "g2", "installer_user_id": ada });
     let installed = timeout(Duration::from_secs(10), site.post("/guilds", guild)).await;
     assert_eq!(installed.unwrap()["status"], "installed");
     let nothing_open = async || site.fresh.open_transactions().await.unwrap().is_empty();
-    until("nobody's transaction stays open", nothing_open).await;
+    until("no transaction stays open", nothing_open).await;
     assert!(site.told().is_empty());
 
     slow.gate.add_permits(1);

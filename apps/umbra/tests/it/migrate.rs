@@ -1,4 +1,4 @@
-//! The tables, up and down, with rows in them.
+//! Migrations up and down, on tables with rows.
 
 use postroom::migration;
 use postroom_testkit::{Fresh, fresh, half_way};
@@ -14,7 +14,7 @@ async fn a_migration_that_broke_off_is_run_again_mariadb() {
     half_way::goes_on(&fresh::mysql().await, "umbra", &umbra::module().tables).await;
 }
 
-/// A smaller plan that was announced before it was known from when on counts from the end of the period.
+/// A downgrade that was stored before the column of its start existed starts at the end of the period.
 async fn migrated(fresh: Fresh) {
     let (db, all) = (fresh.db(), umbra::module().tables);
     let up = async || migration::up(db, "umbra", &all).await.unwrap().len();

@@ -1,4 +1,4 @@
-//! Processes that wait, die or meet in the middle of a charge.
+//! Processes that wait, die or compete in the middle of a charge.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ on_each_database! {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Where somebody who asks the card API can be stopped.
+/// The points where a call of the card API can be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     BeforeCharge,
@@ -34,7 +34,7 @@ enum Point {
     AfterRefund,
 }
 
-/// A card API that stops the first one who comes to some point until the gate is opened.
+/// A card API that stops the first call at a given point until the gate is opened.
 #[derive(Debug)]
 struct Gated {
     cards: Arc<dyn CardApi>,
@@ -73,7 +73,7 @@ impl Gated {
     }
 
     async fn until_stopped(&self) {
-        until("somebody comes to the point", async || self.has_stopped.load(SeqCst)).await;
+        until("a call reaches the point", async || self.has_stopped.load(SeqCst)).await;
     }
 }
 
@@ -94,7 +94,7 @@ impl CardApi for Gated {
     }
 }
 
-/// A site whose card API can be stopped, and the settings for another process on it.
+/// A site with a card API that can be stopped, and the settings for another process on the same store.
 async fn gated(fresh: Fresh, change: impl FnOnce(&mut Umbra)) -> (Site, Arc<Gated>, Umbra) {
     let mut made = None;
     let site = Site::with(fresh, |umbra| {
@@ -106,7 +106,7 @@ async fn gated(fresh: Fresh, change: impl FnOnce(&mut Umbra)) -> (Site, Arc<Gate
     (site, gated, umbra)
 }
 
-/// The card API takes its time with one renewal. Meanwhile its own subscription can be changed, another one is renewed, and no
+/// The card API answers one renewal slowly. Meanwhile its subscription can be changed, another one is renewed, and no
 /// transaction is open.
 async fn slow(fresh: Fresh) {
     let (site, cards, _) = gated(fresh, |_| ()).await;
@@ -129,7 +129,7 @@ async fn slow(fresh: Fresh) {
     let canceled = timeout(Duration::from_secs(10), site.post(&cancel, at_end)).await;
     assert_eq!(canceled.unwrap()["cancel_at_period_end"], true);
     let nothing_open = async || site.fresh.open_transactions().await.unwrap().is_empty();
-    until("nobody's transaction stays open", nothing_open).await;
+    until("no transaction stays open", nothing_open).await;
     site.until_attempts("asked", 1).await;
 
     cards.gate.add_permits(1);
@@ -139,7 +139,7 @@ async fn slow(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// A process dies before or after the card API has done what it was asked for; the next one goes on where it was.
+/// A process dies before or after the card API has executed a call. The next process continues from there.
 async fn killed(fresh: Fresh) {
     let (mut site, cards, umbra) = gated(fresh, |_| ()).await;
     let ada = site.user("1001", "visa").await;
@@ -166,7 +166,7 @@ async fn killed(fresh: Fresh) {
         drop(std::mem::replace(&mut site.stage, next));
         let has_come = async || renewal_of(&site, &id).await == fate;
         until(&format!("{point:?}: it is {fate}"), has_come).await;
-        // What is live is not charged again when the time of the others has come.
+        // Suspend this subscription, so that the next `let_time_pass` does not renew it.
         site.request("POST", &format!("/guilds/{guild_id}/kick"), &Value::Null)
             .await;
         site.until(&format!("/subscriptions/{id}"), |one| one["status"] != "active")
@@ -178,7 +178,8 @@ async fn killed(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// The answer to a renewal is lost and its subscription canceled; whoever asks again and gives back is stopped at the point.
+/// Loses the answer to a renewal and cancels the subscription. The process that repeats the charge and refunds it stops at
+/// `point`.
 async fn refund_stops_at(site: &Site, cards: &Gated, subscription_id: &str, point: Point) {
     site.cards.lose_answers(true);
     site.let_time_pass().await;
@@ -190,15 +191,15 @@ async fn refund_stops_at(site: &Site, cards: &Gated, subscription_id: &str, poin
     site.cards.lose_answers(false);
 }
 
-/// How far the second charge of a subscription has come.
+/// The status of the second charge of a subscription.
 async fn renewal_of(site: &Site, subscription_id: &str) -> String {
     let attempts = site.attempts().await;
     let mut mine = attempts.iter().filter(|one| one.subscription_id == subscription_id);
     mine.nth(1).map(|one| one.status.clone()).unwrap_or_default()
 }
 
-/// A first charge is asked for by the request and, because that takes so long, by the schedule of another process: one charge,
-/// written down once.
+/// The request and, because it takes long, the schedule of another process ask for the same first charge: it is charged once
+/// and stored once.
 #[tokio::test]
 async fn two_who_ask_for_one_charge_write_it_down_once() {
     let (site, cards, umbra) = gated(fresh::sqlite().await, |_| ()).await;
@@ -220,7 +221,7 @@ async fn two_who_ask_for_one_charge_write_it_down_once() {
     site.stage.close().await;
 }
 
-/// The same, and the bot is thrown out in between: the money goes back once, and whoever asked is told.
+/// The same, but the bot is removed in between: the payment is refunded once, and the request fails with a conflict.
 #[tokio::test]
 async fn two_who_ask_for_one_charge_give_it_back_once() {
     let (site, cards, umbra) = gated(fresh::sqlite().await, |umbra| umbra.pace.ask_after = DAY).await;
@@ -246,7 +247,7 @@ async fn two_who_ask_for_one_charge_give_it_back_once() {
     site.stage.close().await;
 }
 
-/// A process that lost its lease is still under way when the next one has gone on: what it was late with is written down once.
+/// A process that lost its lease is still running when the next one has finished the charge: the outcome is stored once.
 #[tokio::test]
 async fn a_process_that_comes_late_finds_it_written_down() {
     for point in [Point::AfterCharge, Point::AfterRefund] {
@@ -272,7 +273,7 @@ async fn a_process_that_comes_late_finds_it_written_down() {
     }
 }
 
-/// What charges cards, in a process of its own.
+/// The handler of charges, in a separate process.
 fn charges(umbra: Umbra) -> BoxTask {
     let mut subscribers = umbra.module().subscribers.into_iter();
     let charges = subscribers.find(|one| one.group == "umbra-charges").unwrap();

@@ -1,11 +1,11 @@
-//! Requests that break a rule: a stable code, and nothing is done.
+//! Requests that break a rule: each has a stable code and changes nothing.
 
 use postroom_testkit::Fresh;
 use serde_json::{Value, json};
 
 use crate::site::{Site, text};
 
-/// What is asked and what is answered. The bot is in g1 (which has a subscription) and g4; out of g2; g3 is gone.
+/// Requests and their answers. The bot is installed in g1 (with a subscription) and g4, removed from g2, and g3 is deleted.
 const REFUSED: &str = r#"
 POST /subscriptions 422 unknown_plan {"guild_id":"g4","user_id":"ADA","plan_code":"gold"}
 POST /subscriptions 422 unknown_plan {"guild_id":"g4","user_id":"ADA","plan_code":"free"}

@@ -1,4 +1,4 @@
-//! Whatever is delivered again changes nothing.
+//! A redelivered event changes nothing.
 
 use std::mem;
 use std::time::Duration;
@@ -23,8 +23,8 @@ on_each_database! {
         u_05_every_event_handled_twice_mariadb;
 }
 
-/// Everything that ever happened, once more, to everybody, although they have moved on since; and then some of it alone, so
-/// that nothing that came later sets right what an old event does.
+/// Replays all events to all groups, although their state has moved on. Then replays some types alone, so that no later event
+/// can correct the effect of an old one.
 async fn replayed(fresh: Fresh) {
     let site = Site::with(fresh, |umbra| umbra.pace.period = Duration::from_secs(1)).await;
     everything(&site).await;
@@ -33,8 +33,8 @@ async fn replayed(fresh: Fresh) {
     site.stage.close().await;
 }
 
-/// Replays events of these types (none are all) to all groups as if they had never had them, and compares what there is before
-/// and after.
+/// Replays events of these types (empty: all types) to all groups as if they were new, and compares all rows before and
+/// after.
 pub(crate) async fn replaying_changes_nothing(site: &Site, types: &[&str]) {
     site.quiet().await;
     let before = (
@@ -98,7 +98,7 @@ impl ExternalTask for Again {
     }
 }
 
-/// Each event is handled twice in a row, and everything goes as it does once.
+/// Each event is handled twice in a row, with the same result as once.
 async fn twice(fresh: Fresh) {
     let (mut settings, cards, dm) = umbra();
     settings.pace.period = Duration::from_secs(1);
@@ -108,7 +108,7 @@ async fn twice(fresh: Fresh) {
         subscriber.handling = match once {
             Handling::Each(handler) => Handling::Each(BoxHandler::new(Twice(handler))),
             Handling::External(task) => Handling::External(BoxTask::new(Again(task))),
-            Handling::Batch(_) => panic!("nobody takes batches"),
+            Handling::Batch(_) => panic!("no subscriber uses batches"),
         };
     }
     let stage = Stage::open(fresh.store(), vec![module], None).await;

@@ -1,4 +1,4 @@
-//! Umbra on a stage of its own, a client for it, and ways to wait.
+//! Umbra on its own stage, a client, and functions that wait.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use umbra::billing::card::Charge;
 use umbra::billing::{FakeCards, Pace};
 use umbra::notification::FakeDm;
 
-/// Every table of the module, and what it is sorted by.
+/// All tables of the module, with their sort columns.
 pub(crate) const TABLES: [(&str, &str); 13] = [
     ("umbra_guild", "guild_id"),
     ("umbra_user", "user_id"),
@@ -53,16 +53,16 @@ pub(crate) struct Attempt {
     pub(crate) amount: Option<i64>,
 }
 
-/// Umbra at work, and the fakes it works through.
+/// A running Umbra with its fakes.
 pub(crate) struct Site {
     pub(crate) cards: Arc<FakeCards>,
     pub(crate) dm: Arc<FakeDm>,
     pub(crate) stage: Stage,
-    // Last: its database goes when nobody works on it any more.
+    // Last field: the database is dropped after the stage has stopped.
     pub(crate) fresh: Fresh,
 }
 
-/// Clocks for tests: periods that last, failures that are tried again soon.
+/// Timing for tests: long periods and short retry delays.
 pub(crate) fn umbra() -> (Umbra, Arc<FakeCards>, Arc<FakeDm>) {
     let (cards, dm) = (Arc::new(FakeCards::default()), Arc::new(FakeDm::default()));
     let umbra = Umbra {
@@ -86,7 +86,7 @@ impl Site {
         Self::with(fresh, |_| ()).await
     }
 
-    /// A site whose settings are changed first.
+    /// A site with changed settings.
     pub(crate) async fn with(fresh: Fresh, change: impl FnOnce(&mut Umbra)) -> Self {
         let (mut umbra, cards, dm) = umbra();
         change(&mut umbra);
@@ -111,7 +111,7 @@ impl Site {
         }
     }
 
-    /// A request, and what was answered; what is refused is a problem.
+    /// Sends a request and returns the status and the answer. A rejected request returns a problem.
     pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = match body {
             Value::Null => String::new(),
@@ -139,7 +139,7 @@ impl Site {
         self.ok("GET", path, Value::Null).await
     }
 
-    /// A registered user with a card; answers who.
+    /// Registers a user with a card. Returns the user id.
     pub(crate) async fn user(&self, discord_user_id: &str, card_token: &str) -> String {
         let user = self.post("/users", json!({ "discord_user_id": discord_user_id })).await;
         let user_id = text(&user, "user_id");
@@ -148,33 +148,33 @@ impl Site {
         user_id
     }
 
-    /// A guild with the bot in it.
+    /// Installs the bot in a guild.
     pub(crate) async fn guild(&self, guild_id: &str, installer_user_id: &str) {
         let guild = json!({ "guild_id": guild_id, "installer_user_id": installer_user_id });
         self.post("/guilds", guild).await;
     }
 
-    /// A subscription to Pro; answers which.
+    /// Creates a Pro subscription. Returns its id.
     pub(crate) async fn subscription(&self, guild_id: &str, user_id: &str) -> String {
         let wanted = json!({ "guild_id": guild_id, "user_id": user_id, "plan_code": "pro" });
         text(&self.post("/subscriptions", wanted).await, "subscription_id")
     }
 
-    /// Waits until what is at `path` is as wanted; answers it.
+    /// Waits until the resource at `path` matches. Returns it.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        until_some(&format!("{path} is as wanted"), || async {
+        until_some(&format!("{path} matches"), || async {
             let (_, answer) = self.request("GET", path, &Value::Null).await;
             is_so(&answer).then_some(answer)
         })
         .await
     }
 
-    /// Waits until every event has been handled by everybody.
+    /// Waits until every group has handled every event.
     pub(crate) async fn quiet(&self) {
         let quiet_at = Cell::new(None);
-        until("every event was handled by everybody", || async {
+        until("every group has handled every event", || async {
             let before = self.events().await.len();
-            // Twice with nothing new in between: what was handled in the meantime has emitted nothing.
+            // Check twice without a new event in between: a handler may have emitted events during the first check.
             let is_quiet = self.is_quiet().await;
             let was_quiet_at = quiet_at.replace(is_quiet.then_some(before));
             is_quiet && was_quiet_at == Some(before)
@@ -182,7 +182,7 @@ impl Site {
         .await;
     }
 
-    /// Whether nothing is on its way to any group.
+    /// Whether no group has an undelivered event.
     async fn is_quiet(&self) -> bool {
         let status = operate::status(&*self.fresh).await.unwrap();
         let mut routes = status.routes.iter();
@@ -211,17 +211,17 @@ impl Site {
         }
     }
 
-    /// Makes everything due that is scheduled.
+    /// Makes all scheduled events due.
     pub(crate) async fn let_time_pass(&self) {
         let mut update = Query::update();
         update
             .table(named(self.fresh.db(), Table::Scheduled))
-            // A literal, which every database reads as the kind of time that its column holds.
+            // A literal: every database converts it to the time type of the column.
             .value("due_at", Expr::cust("'2026-01-01 00:00:00'"));
         self.fresh.db().execute(&update).await.unwrap();
     }
 
-    /// Every attempt at a charge: its id, its subscription, how far it came, and how much it asked for.
+    /// All attempts: id, subscription, status and amount.
     pub(crate) async fn attempts(&self) -> Vec<Attempt> {
         let mut select = Query::select();
         select
@@ -238,7 +238,7 @@ impl Site {
         rows.iter().map(read).collect()
     }
 
-    /// Waits until so many attempts have come so far.
+    /// Waits until `count` attempts have this status.
     pub(crate) async fn until_attempts(&self, status: &str, count: usize) {
         until(&format!("{count} attempts are {status}"), || async {
             let attempts = self.attempts().await;
@@ -247,7 +247,7 @@ impl Site {
         .await;
     }
 
-    /// What the card API has taken and given back is what the tables and the events say.
+    /// Checks that the charges and refunds of the card API match the tables and the events.
     pub(crate) async fn check_money(&self) {
         let attempts = self.attempts().await;
         let ids = |status: &str| -> BTreeSet<String> {
@@ -277,10 +277,10 @@ impl Site {
         assert_eq!(named("PaymentRefunded").len(), ids("refunded").len());
         assert!(told("PaymentSucceeded").is_subset(&kept));
         let paid = named("PaymentSucceeded").len() + named("SubscriptionStarted").len();
-        assert_eq!(paid, kept.len(), "each payment is told once");
+        assert_eq!(paid, kept.len(), "each payment has one event");
     }
 
-    /// How long it is until the scheduled event is due, in whole seconds.
+    /// The time until the scheduled event is due, in whole seconds.
     pub(crate) async fn due_in(&self) -> Duration {
         let seconds = match self.fresh.db().get_database_backend() {
             DbBackend::Postgres => "floor(extract(epoch from due_at - clock_timestamp()))::bigint",
@@ -296,19 +296,19 @@ impl Site {
         Duration::from_secs(u64::try_from(seconds).unwrap())
     }
 
-    /// What users were told, oldest first.
+    /// The texts of the messages to users, oldest first.
     pub(crate) fn told(&self) -> Vec<String> {
         self.dm.messages().into_iter().map(|message| message.content).collect()
     }
 
-    /// The types of what happened to something, by the audit.
+    /// The event types of an aggregate, from the audit.
     pub(crate) async fn audit(&self, aggregate: &str) -> Vec<String> {
         let records = self.get(&format!("/audit/{aggregate}")).await;
         let records = records.as_array().unwrap();
         records.iter().map(|record| text(record, "event_type")).collect()
     }
 
-    /// Every row of every table of the module.
+    /// All rows of all tables of the module.
     pub(crate) async fn rows(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (table, key) in TABLES {
@@ -321,7 +321,7 @@ impl Site {
     }
 }
 
-/// A row as text, whatever its columns hold.
+/// A row as text, for any column types.
 fn show(row: &QueryResult) -> String {
     let cell = |column: &String| {
         let text = row

@@ -1,4 +1,4 @@
-//! The example runs: an order over HTTP has its one effect, also when the process is killed in between.
+//! Runs the example: an order over HTTP has exactly one effect, also when the process is killed in between.
 
 use postroom_testkit::embedded::{Embedded, sells};
 use postroom_testkit::fresh;
