@@ -7,16 +7,31 @@ fn may_know(crate_name: &str, other: &str) -> bool {
     let is_store = matches!(other, "postroom-postgres" | "postroom-mysql" | "postroom-sqlite");
     match crate_name {
         "postroom" | "xtask" => false,
-        // The binary wires everything together.
-        "postroomd" => other != "xtask",
-        // The proof runs on every store, puts modules on a stage, and makes topics for them if asked.
-        "postroom-testkit" => matches!(other, "postroom" | "postroom-host" | "postroom-kafka") || is_store,
+        // The binary wires everything together, and ships no test tools.
+        "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
+        // A bench measures each store through its driver, and brokers through their own clients. It refuses the same stores as
+        // the proof, and divides a topic of Redis as the adapter does.
+        "postroom-bench" => matches!(other, "postroom" | "postroom-proof" | "postroom-redis") || is_store,
+        // The suites run on every store, put modules on a stage, and make topics for them if asked.
+        "postroom-testkit" => {
+            matches!(
+                other,
+                "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka"
+            ) || is_store
+        }
         // A module is hosted; somebody's own service brings its store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
         _ => other == "postroom",
     }
 }
+
+/// The client libraries of brokers, each with the adapter that may use it. The bench may use all.
+const CLIENTS: [(&str, &str); 3] = [
+    ("rdkafka", "postroom-kafka"),
+    ("lapin", "postroom-rabbitmq"),
+    ("redis", "postroom-redis"),
+];
 
 /// Arrows that point where they must not. What only tests use may point anywhere.
 pub(crate) fn problems(crates: &[Crate]) -> Vec<String> {
@@ -28,6 +43,12 @@ pub(crate) fn problems(crates: &[Crate]) -> Vec<String> {
                 problems.push(format!("{} must not depend on {}", from.name, to.name));
             }
         }
+        for (client, adapter) in CLIENTS {
+            let is_known = from.dependencies.iter().any(|name| name == client);
+            if is_known && ![adapter, "postroom-bench"].contains(&from.name.as_str()) {
+                problems.push(format!("{} must not depend on {client}", from.name));
+            }
+        }
     }
     problems
 }
@@ -37,13 +58,24 @@ mod tests {
     use super::problems;
     use crate::workspace::Crate;
 
-    #[test]
-    fn an_arrow_that_points_outward_is_found() {
-        let package = |name: &str, dependencies: &[&str]| Crate {
+    fn package(name: &str, dependencies: &[&str]) -> Crate {
+        Crate {
             name: name.to_owned(),
             folder: name.into(),
             dependencies: dependencies.iter().map(|name| name.replace('-', "_")).collect(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_client_of_a_broker_belongs_to_its_adapter_and_the_bench() {
+        let check = |from: &str, expected: &[&str]| assert_eq!(problems(&[package(from, &["rdkafka"])]), expected);
+        check("postroom-kafka", &[]);
+        check("postroom-bench", &[]);
+        check("postroomd", &["postroomd must not depend on rdkafka"]);
+    }
+
+    #[test]
+    fn an_arrow_that_points_outward_is_found() {
         let check = |from: &str, to: &str, expected: &[&str]| {
             assert_eq!(
                 problems(&[package(from, &[to]), package(to, &[])]),
@@ -68,5 +100,21 @@ mod tests {
             &["postroom-host must not depend on postroomd"],
         );
         check("postroomd", "hello", &[]);
+        check("postroom-testkit", "postroom-proof", &[]);
+        check(
+            "postroom-proof",
+            "postroom-sqlite",
+            &["postroom-proof must not depend on postroom-sqlite"],
+        );
+        check(
+            "postroom-bench",
+            "postroomd",
+            &["postroom-bench must not depend on postroomd"],
+        );
+        check(
+            "postroomd",
+            "postroom-testkit",
+            &["postroomd must not depend on postroom-testkit"],
+        );
     }
 }

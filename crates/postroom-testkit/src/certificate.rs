@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use postroom::{Identity, Result, Tls};
+use postroom_proof::process::failed;
 use uuid::Uuid;
 
 use crate::fresh::variable;
 use crate::home::{output, user};
-use crate::process::failed;
 
 /// An authority, and a certificate for `localhost` and 127.0.0.1. Dropping it removes the files.
 #[derive(Debug)]

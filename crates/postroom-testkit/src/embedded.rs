@@ -6,12 +6,12 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use postroom_proof::process::Process;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use crate::Fresh;
 use crate::client::Client;
-use crate::process::Process;
 use crate::wait::until;
 
 /// A program that takes orders at `POST /orders` and adds up `sales.total`.

@@ -14,11 +14,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use postroom::{Error, ErrorKind, Result};
+use postroom_proof::process::{Process, failed};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::fresh::variable;
-use crate::process::{Process, failed};
 
 /// A server that has not answered, or not ended, by then is broken.
 const ANSWER_MAX: Duration = Duration::from_secs(90);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use postroom::{Error, ErrorKind, Result};
+use postroom_proof::process::Process;
 
 use crate::fresh::variable;
 use crate::home::{Home, ask, demand, free_ports, output};
-use crate::process::Process;
 
 /// Without this the node's distribution port listens on every address.
 const LOOPBACK_ONLY: &str = "-kernel inet_dist_use_interface {127,0,0,1}";

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{ErrorKind, Outbox, Page, Position, Result};
+use postroom_proof::{Change, Findings, History, Truth};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-
-use crate::history::{Findings, History, Truth};
-use crate::workload::Change;
 
 /// What is committed and has not come for this long counts as lost.
 const QUIET_MAX: Duration = Duration::from_secs(5);

@@ -4,10 +4,10 @@ use std::future::ready;
 use std::process::Command;
 
 use postroom::{Error, ErrorKind, Result};
+use postroom_proof::process::Process;
 
 use crate::fresh::variable;
 use crate::home::{Home, ask, demand, free_ports};
-use crate::process::Process;
 
 /// A Redis of this test alone. It writes down everything before it answers, so that a restart keeps it. Dropping it kills it
 /// and removes its data.

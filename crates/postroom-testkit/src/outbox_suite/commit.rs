@@ -5,11 +5,12 @@
 use std::pin::pin;
 
 use postroom::{OpenTransaction, Tx};
+use postroom_proof::Workload;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement, TransactionTrait};
 use tokio::time::timeout;
 
 use super::actor::{A_WHILE, Reader, append, begin, commit, label, until};
-use crate::{Fresh, Workload};
+use crate::Fresh;
 
 /// Entries of a transaction that commits late are read, after its commit.
 pub async fn a_late_commit_is_not_skipped(fresh: Fresh) {

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
+use postroom_proof::Workload;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Fresh, Receiver, Workload};
+use crate::{Fresh, Receiver};
 
 const WRITING: Duration = Duration::from_secs(4);
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use postroom::{
     BoxError, Broker, Event, Filter, Handler, Mode, Relay, Result, Route, Start, Subscriber, To, Tx, dead, table,
 };
+use postroom_proof::Change;
 use postroom_testkit::broker_suite::{self, Published, Site as _};
 use postroom_testkit::feed::Feed;
 use postroom_testkit::memory_broker::{Flaw, MemoryBroker};
 use postroom_testkit::wait::until;
-use postroom_testkit::{Change, Fresh, destination_suite, fresh, relay_suite};
+use postroom_testkit::{Fresh, destination_suite, fresh, relay_suite};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::failure;

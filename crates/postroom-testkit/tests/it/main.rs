@@ -18,7 +18,6 @@ mod listing;
 mod memory;
 mod open_transaction;
 mod privilege;
-mod process;
 mod relay;
 mod server;
 mod silent;

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use postroom::{Event, Position, table};
-use postroom_testkit::{Change, Fresh, fresh};
+use postroom_proof::Change;
+use postroom_testkit::{Fresh, fresh};
 use tokio::time::{Instant, sleep};
 
 /// How long the transaction stays open.

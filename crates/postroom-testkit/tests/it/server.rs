@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use postroom_proof::Workload;
 use postroom_testkit::server::{self, Server};
-use postroom_testkit::{Fresh, Receiver, Workload, fresh};
+use postroom_testkit::{Fresh, Receiver, fresh};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use postroom_testkit::twin::Twin;
-use postroom_testkit::{Findings, Fresh, Receiver, Workload, fresh, outbox_suite, relay_suite};
+use postroom_proof::twin::Twin;
+use postroom_proof::{Findings, Workload};
+use postroom_testkit::{Fresh, Receiver, fresh, outbox_suite, relay_suite};
 use sea_orm::ConnectionTrait;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -1,38 +1,25 @@
-//! `postroom bench`: measures on your own machine and database what the documentation promises.
-//!
-//! Every number stands beside what limits it, taken in the same run. A bench writes tables `bench_*`, events
-//! `postroom.bench.*` and routes `bench-*`, on a broker a topic `postroom-bench-*`, and removes them in the end.
+//! `postroom bench`: measures on your own machine and database what the documentation promises. The measurements are in
+//! `postroom-bench`; here are the flags, the store and the broker, and the page.
 
-mod backlog;
-mod cpu;
-mod emit;
-mod figure;
-mod idle;
-mod limit;
-mod native;
-mod paid;
-pub(super) mod plain;
-mod publish;
-mod receiver;
-mod relay;
-mod running;
-mod site;
-mod stage;
-mod tally;
-mod writers;
+mod target;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
-use tokio::task::JoinSet;
+use postroom_bench::{
+    BacklogBench, Bench as Measurement, EmitBench, IdleBench, Native, Outcome, Place, RelayBench, Setting,
+};
+use postroom_mysql::Mysql;
+use postroom_postgres::Postgres;
+use postroom_sqlite::Sqlite;
 
-use crate::broker::BrokerAddress;
-use crate::command::trial::progress;
+use crate::command::trial::{Ground, migrate, progress};
+use crate::listing::{Cell, Listing};
+use crate::output::{self, Paint, Tone, print, print_json};
 use crate::signal::Signals;
-use crate::store::StoreUrl;
-use figure::{Outcome, Setting};
-use site::Site;
+use crate::store::{Kind, StoreUrl};
+use target::Target;
 
 /// Measure speed, latency and cost on this machine
 ///
@@ -52,28 +39,79 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    Relay(relay::RelayBench),
-    Emit(emit::EmitBench),
-    Backlog(backlog::BacklogBench),
-    Idle(idle::IdleBench),
+    /// How fast a backlog is delivered, and how soon a single event
+    Relay {
+        /// Where to: `subscriber`, a handler that inserts a row for each event; `null`, which accepts everything; or a broker,
+        /// kafka://…, amqp://… or redis://…, where a topic of the bench's own is made and removed
+        #[arg(long, default_value_t)]
+        to: Target,
+        /// To Kafka in transactions, one per page, instead of idempotently
+        #[arg(long)]
+        transactional: bool,
+        /// How many events the backlog has
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+        events: u32,
+        /// Events per second while latency is measured, each in a transaction of its own
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        rate: u32,
+        /// For how long latency is measured
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+    },
+    /// What an emit costs the caller's transaction
+    Emit {
+        /// Transactions side by side
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=16))]
+        connections: u16,
+        /// How long all rounds take together
+        #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+    },
+    /// What reading costs with few and with many delivered rows behind
+    Backlog {
+        /// Few rows
+        #[arg(long, default_value_t = 10_000)]
+        small: u64,
+        /// Many rows
+        #[arg(long, default_value_t = 1_000_000)]
+        large: u64,
+    },
+    /// What a relay costs that has nothing to do
+    Idle {
+        /// How many subscribers it has
+        #[arg(long, default_value_t = 20)]
+        subscribers: u16,
+        /// For how long it is watched
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+    },
 }
 
 impl Bench {
     /// Measures in the store that was named, and in no other.
     pub(crate) async fn run(self, store: Option<&StoreUrl>) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let mut site = Site::open(store, self.force).await?;
-        if let Some((broker, is_transactional)) = self.what.broker() {
-            site = site.with_stage(broker, is_transactional).await?;
-        }
-        let site = Arc::new(site);
-        let on = Setting::of(&site, &self.what.flags()).await?;
-        let measured = signals.unless(self.what.measure(Arc::clone(&site))).await;
-        progress("");
-        site.close().await?;
-        match measured {
-            Some(outcome) => outcome?.show(&on, self.json),
-            None => bail!("stopped; what the bench had made is removed"),
+        let ground = Ground::new(store)?;
+        let native = open(&ground.url).await?;
+        migrate(&native.store()).await?;
+        let repeat = match store {
+            None => format!("postroom bench {}", self.what.flags()),
+            Some(url) => format!("postroom bench {} --store {url}", self.what.flags()),
+        };
+        let version = ground.url.kind().version(&*native.store()).await;
+        let version = version.map_err(|says| anyhow!("read the version of the database: {says}"))?;
+        let on = Setting::new(ground.url.to_string(), version, repeat);
+        let place = Place {
+            native,
+            url: ground.url.to_string(),
+            is_temporary: ground.is_temporary(),
+            is_forced: self.force,
+            tell: progress,
+        };
+        match (self.what.measurement().run(place, signals.next()).await?, self.json) {
+            (None, _) => bail!("stopped; what the bench had made is removed"),
+            (Some(outcome), true) => print_json(&outcome.document(&on)?),
+            (Some(outcome), false) => print(page(&outcome, &on)),
         }
     }
 }
@@ -82,37 +120,73 @@ impl What {
     /// The flags that repeat this run.
     fn flags(&self) -> String {
         match self {
-            Self::Relay(bench) => bench.flags(),
-            Self::Emit(bench) => bench.flags(),
-            Self::Backlog(bench) => bench.flags(),
-            Self::Idle(bench) => bench.flags(),
+            Self::Relay {
+                to,
+                transactional,
+                events,
+                rate,
+                seconds,
+            } => {
+                let transactional = if *transactional { " --transactional" } else { "" };
+                format!("relay --to {to}{transactional} --events {events} --rate {rate} --seconds {seconds}")
+            }
+            Self::Emit { connections, seconds } => format!("emit --connections {connections} --seconds {seconds}"),
+            Self::Backlog { small, large } => format!("backlog --small {small} --large {large}"),
+            Self::Idle { subscribers, seconds } => format!("idle --subscribers {subscribers} --seconds {seconds}"),
         }
     }
 
-    /// The broker it publishes to, if any, and whether in transactions.
-    fn broker(&self) -> Option<(&BrokerAddress, bool)> {
+    fn measurement(self) -> Measurement {
         match self {
-            Self::Relay(bench) => bench.broker(),
-            Self::Emit(_) | Self::Backlog(_) | Self::Idle(_) => None,
+            Self::Relay {
+                to,
+                transactional,
+                events,
+                rate,
+                seconds,
+            } => Measurement::Relay(RelayBench {
+                to: to.open(transactional),
+                events,
+                rate,
+                seconds,
+            }),
+            Self::Emit { connections, seconds } => Measurement::Emit(EmitBench { connections, seconds }),
+            Self::Backlog { small, large } => Measurement::Backlog(BacklogBench { small, large }),
+            Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
         }
     }
+}
 
-    /// Measures in a task: what runs outside of one is woken through another thread, for every answer of the database.
-    async fn measure(self, site: Arc<Site>) -> Result<Outcome> {
-        let mut task = JoinSet::new();
-        task.spawn(async move { self.run(&site).await });
-        task.join_next()
+/// Opens the store with its driver.
+async fn open(url: &StoreUrl) -> Result<Native> {
+    let address = url.address();
+    let opened: postroom::Result<Native> = match url.kind() {
+        Kind::Postgres => Postgres::connect(address)
             .await
-            .context("there is one task")?
-            .context("run the bench")?
-    }
+            .map(|store| Native::Postgres(Arc::new(store))),
+        Kind::Mysql => Mysql::connect(address)
+            .await
+            .map(|store| Native::Mysql(Arc::new(store))),
+        Kind::Sqlite => Sqlite::open(address).await.map(|store| Native::Sqlite(Arc::new(store))),
+    };
+    opened.with_context(|| format!("open the store {url}"))
+}
 
-    async fn run(&self, site: &Site) -> Result<Outcome> {
-        match self {
-            Self::Relay(bench) => bench.outcome(site).await,
-            Self::Emit(bench) => bench.run(site).await?.outcome(),
-            Self::Backlog(bench) => bench.run(site).await?.outcome(),
-            Self::Idle(bench) => bench.run(site).await?.outcome(),
-        }
+fn page(outcome: &Outcome, on: &Setting) -> String {
+    let mut listing = Listing::new(&["measured", "#value", "note"]);
+    for figure in outcome.figures() {
+        let value = Cell::new(Tone::Strong, &figure.value);
+        listing.row([figure.what.as_str().into(), value, Cell::new(Tone::Faint, &figure.note)]);
     }
+    let width = output::size().map(|(columns, _)| columns);
+    format!(
+        "{}\n\non {} at {}, {} cores, load average before: {}\nagain: {}",
+        listing.text(width, Paint::detect()),
+        on.version,
+        on.store,
+        on.cores,
+        on.load_average
+            .map_or("unknown".to_owned(), |load| format!("{load:.1}")),
+        on.repeat
+    )
 }

@@ -9,7 +9,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 use postroom::operate::{self, RouteStatus, Status};
 use postroom::{Inspect, clock, migration};
-use sea_orm::{ConnectionTrait, Statement};
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -17,7 +16,7 @@ use crate::config::Config;
 use crate::listing::{Cell, Listing};
 use crate::module;
 use crate::output::{Paint, Tone, chain, print, print_json};
-use crate::store::{Kind, PLATFORM};
+use crate::store::{Kind, PLATFORM, ask};
 
 /// Clocks may differ by this much before somebody should look.
 const SKEW_S_MAX: f64 = 1.0;
@@ -136,14 +135,8 @@ async fn examine(config: &Config) -> Vec<Finding> {
 }
 
 async fn version(kind: Kind, store: &dyn Inspect) -> Finding {
-    let sql = match kind {
-        Kind::Sqlite => include_str!("../../sql/version.sqlite.sql"),
-        Kind::Postgres => include_str!("../../sql/version.postgres.sql"),
-        Kind::Mysql => include_str!("../../sql/version.mysql.sql"),
-    };
-    match ask(store, sql).await {
-        Ok(version) if version.contains("MariaDB") => Finding::ok("version", version),
-        Ok(version) => Finding::ok("version", format!("{kind} {version}")),
+    match kind.version(store).await {
+        Ok(version) => Finding::ok("version", version),
         Err(says) => Finding::fail("version", says, "check that the user may query the database"),
     }
 }
@@ -262,17 +255,6 @@ fn worked(status: &Status) -> Finding {
             format!("nobody works {}", idle.join(", ")),
             "start a relay that has them: `postroom up` or `postroom serve --roles relay`",
         ),
-    }
-}
-
-/// The one text that a statement answers.
-async fn ask(store: &dyn Inspect, sql: &'static str) -> Result<String, String> {
-    let backend = store.db().get_database_backend();
-    let row = store.db().query_one_raw(Statement::from_string(backend, sql)).await;
-    match row {
-        Ok(Some(row)) => row.try_get_by_index(0).map_err(|error| error.to_string()),
-        Ok(None) => Err("the database gave no answer".to_owned()),
-        Err(error) => Err(error.to_string()),
     }
 }
 

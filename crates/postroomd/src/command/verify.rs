@@ -1,38 +1,36 @@
-//! `postroom verify`: proves on your own database that nothing is lost, invented, doubled or disordered.
-//!
-//! Writers do their worst for a while; the relay runs as a process of its own that is killed and started again; then the
-//! history checker compares what was committed with what had an effect. With `--failures`, handlers and destinations fail too,
-//! and an operator is at work ([`failing`]).
+//! `postroom verify`: proves on your own database that nothing is lost, invented, doubled or disordered. The runs and their
+//! checker are in `postroom-proof`; here are the flags, the store and the broker, and the relay as a process of its own.
 
-mod failing;
-mod report;
-
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use postroom::{Broker, ErrorKind, Inspect, migration};
-use postroom_testkit::failures::Journal;
-use postroom_testkit::process::Process;
-use postroom_testkit::verify::{self, Reader, Run};
-use postroom_testkit::workload::Workload;
-use tokio::time::{Instant, sleep};
+use postroom::{Error, ErrorKind, Inspect, migration};
+use postroom_proof::failures::Failures;
+use postroom_proof::process::Process;
+use postroom_proof::trial::Outcome;
+use postroom_proof::verify::{Reader, Run};
+use postroom_proof::{Report, Trial, Workload, occupant};
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::BrokerAddress;
-use crate::command::bench::plain::Plain;
-use crate::command::trial::{Ground, progress};
+use crate::command::trial::{Ground, client, migrate, progress};
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::signal::Signals;
 use crate::store::{Kind, PLATFORM, StoreUrl};
-use report::Report;
 
-/// The relay is killed this often.
-const KILL_EVERY: Duration = Duration::from_secs(3);
+/// Keys of a run.
+const KEYS: u32 = 64;
+/// Keys of a run with failures: each failure holds up its own.
+const KEYS_FAILING: u32 = 512;
+/// The log of the relay processes of a run with failures.
+const LOG: &str = "relays.log";
 
 /// Prove on a database that nothing is lost, invented, doubled or disordered
 ///
@@ -101,12 +99,11 @@ impl ReaderName {
         }
     }
 
-    /// Whether it must stay exact on this database.
-    fn is_right_on(self, kind: Kind) -> bool {
+    fn reader(self) -> Reader {
         match self {
-            Self::Own => true,
-            Self::NaiveId => kind == Kind::Sqlite,
-            Self::Xmin => false,
+            Self::Own => Reader::Own,
+            Self::NaiveId => Reader::NaiveId,
+            Self::Xmin => Reader::Xmin,
         }
     }
 }
@@ -115,32 +112,50 @@ impl Verify {
     /// Verifies the store that was named, and no other.
     pub(crate) async fn run(self, config: &Config, named: Option<&StoreUrl>) -> Result<()> {
         if let Some(prefix) = &self.relay_of {
-            return self.work_as_relay(prefix, config.store.url.open().await?).await;
-        }
-        if self.failures {
-            return Box::pin(self.run_failing(named)).await;
+            let trial = self.plan(prefix, self.journal.as_deref())?;
+            return work_as_relay(&trial, config.store.url.open().await?).await;
         }
         let ground = Ground::new(named)?;
         self.reader.check(ground.url.kind())?;
-        let run = self.plan(&format!("v{}-", uuid::Uuid::now_v7().simple()))?;
+        let folder = self.failures.then(tempfile::tempdir).transpose();
+        let folder = folder.context("make a folder for the journals of the relays")?;
+        let prefix = format!("v{}-", uuid::Uuid::now_v7().simple());
+        let trial = self.plan(&prefix, folder.as_ref().map(TempDir::path))?;
         let store = self.open(&ground).await?;
-        self.reach(&run.topic(), &run.group(), run.through.as_ref()).await?;
+        self.reach(&trial).await?;
         migrate(&store).await?;
-        run.prepare(&*store).await.context("prepare the run")?;
-        let report = self.verify(&ground.url, &run, &store).await;
+        trial.prepare(&*store).await.context("prepare the run")?;
+        let outcome = Box::pin(self.verify(&ground.url, &trial, &*store)).await;
         progress("");
-        run.remove(&*store).await.context("clean up")?;
-        self.remove_topic(&run.topic(), &[run.group()]).await;
-        let report = report?;
-        match self.json {
-            true => print_json(&report)?,
-            false => print(report.page())?,
-        }
-        match (self.reader.is_right_on(ground.url.kind()), report.findings.is_exact()) {
-            (true, false) => bail!("the contract was broken: report it, with what is printed here"),
-            (false, true) => bail!("the broken reader was not caught this time; run it longer or with more writers"),
-            _ => Ok(()),
-        }
+        trial.remove(&*store).await.context("clean up")?;
+        self.remove_topic(&trial).await;
+        let outcome = outcome?;
+        explain(&outcome, folder);
+        self.conclude(&self.report(&ground.url, &trial, &outcome))
+    }
+
+    /// The run with this prefix. Its relays keep their journals in `folder`.
+    fn plan(&self, prefix: &str, folder: Option<&Path>) -> Result<Trial> {
+        let through = self.through.as_ref().map(BrokerAddress::open).transpose()?;
+        let workload = |keys| Workload {
+            prefix: prefix.to_owned(),
+            writers: self.writers,
+            keys,
+            seed: self.seed,
+        };
+        Ok(match folder {
+            Some(folder) if self.failures => Trial::Failing(Failures {
+                workload: workload(KEYS_FAILING),
+                through,
+                folder: folder.to_owned(),
+            }),
+            _ => Trial::Killed(Run {
+                workload: workload(KEYS),
+                reader: self.reader.reader(),
+                through,
+                natural: folder.map(Path::to_owned),
+            }),
+        })
     }
 
     /// Opens the store of the run; refuses one with tables of another version, and one where others are at work.
@@ -155,31 +170,34 @@ impl Verify {
             );
         }
         if has_tables && !self.force {
-            ground.refuse_others(&*store).await?;
+            occupant::refuse(&*store, &ground.url.to_string()).await?;
         }
         Ok(store)
     }
 
-    /// Makes the topic, and sure that the broker is there: what one that is away does not deliver says nothing.
-    async fn reach(&self, topic: &str, group: &str, through: Option<&Arc<dyn Broker>>) -> Result<()> {
-        let (Some(address), Some(broker)) = (&self.through, through) else {
+    /// Creates the topic, and makes sure that the broker answers: a run without its broker proves nothing.
+    async fn reach(&self, trial: &Trial) -> Result<()> {
+        let (Some(address), Some(broker)) = (&self.through, trial.through()) else {
             return Ok(());
         };
+        let (topic, groups) = (trial.topic(), trial.groups());
+        let group = groups.first().map_or("", String::as_str);
         let says = || format!("the broker {address} could not be reached, so nothing is proved");
-        address.create_topic(topic).await.with_context(says)?;
-        match broker.waiting(group, &[topic.to_owned()]).await {
+        address.create_topic(&topic).await.with_context(says)?;
+        match broker.waiting(group, &[topic]).await {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(says),
             _ => Ok(()),
         }
     }
 
     /// Removes from the broker what the run has made there. What cannot be removed is named.
-    async fn remove_topic(&self, topic: &str, groups: &[String]) {
+    async fn remove_topic(&self, trial: &Trial) {
         let Some(address) = &self.through else { return };
+        let topic = trial.topic();
         let removing = async {
-            address.forget_groups(groups, topic).await?;
-            for topic in [topic, &format!("{topic}.DLT")] {
-                Plain::connect(address, topic).await?.remove().await?;
+            address.forget_groups(&trial.groups(), &topic).await?;
+            for topic in [&topic, &format!("{topic}.DLT")] {
+                client(address, topic).await?.remove().await?;
             }
             anyhow::Ok(())
         };
@@ -188,114 +206,99 @@ impl Verify {
         }
     }
 
-    fn plan(&self, prefix: &str) -> Result<Run> {
-        let through = self.through.as_ref().map(BrokerAddress::open).transpose()?;
-        Ok(Run {
-            through,
-            natural: self.journal.clone(),
-            workload: Workload {
-                prefix: prefix.to_owned(),
-                writers: self.writers,
-                keys: 64,
-                seed: self.seed,
-            },
-            reader: match self.reader {
-                ReaderName::Own => Reader::Own,
-                ReaderName::NaiveId => Reader::NaiveId,
-                ReaderName::Xmin => Reader::Xmin,
-            },
-        })
-    }
-
-    async fn work_as_relay(&self, prefix: &str, store: Arc<dyn Inspect>) -> Result<()> {
-        let stop = CancellationToken::new();
-        let relay = match &self.journal {
-            Some(folder) if self.failures => self.plan_failing(prefix, folder)?.relay(&store, Journal::open(folder)?),
-            _ => self.plan(prefix)?.relay(store)?,
-        };
-        let mut signals = Signals::listen()?;
-        let end = stop.clone();
-        tokio::select! {
-            ended = relay.run(stop) => ended.context("run the relay"),
-            () = signals.next() => {
-                end.cancel();
-                Ok(())
-            }
+    async fn verify(&self, url: &StoreUrl, trial: &Trial, store: &dyn Inspect) -> Result<Outcome> {
+        let spawn = || self.spawn_relay(url, trial);
+        let length = Duration::from_secs(self.seconds);
+        let outcome = trial.run((store, url.address()), length, &spawn, &progress).await?;
+        if !outcome.findings.is_exact() {
+            self.reach(trial).await?;
         }
+        Ok(outcome)
     }
 
-    async fn verify(&self, url: &StoreUrl, run: &Run, store: &Arc<dyn Inspect>) -> Result<Report> {
-        let db = verify::writers(url.address(), &**store, self.writers)
-            .await
-            .context("connect the writers")?;
-        let stop = CancellationToken::new();
-        let mut relay = self.spawn_relay(url, run)?;
-        run.until_registered(&**store).await.context("wait for the relay")?;
-        let writing = run.workload.run(&db, &stop);
-        let killing = async {
-            let until = Instant::now() + Duration::from_secs(self.seconds);
-            let mut kills = 0;
-            while Instant::now() < until {
-                let left = until - Instant::now();
-                progress(&format!("writing and killing, {} s to go", left.as_secs()));
-                sleep(KILL_EVERY.min(left)).await;
-                relay.kill9().context("kill the relay")?;
-                relay = self.spawn_relay(url, run)?;
-                kills += 1;
-            }
-            stop.cancel();
-            anyhow::Ok(kills)
-        };
-        let (tally, kills) = tokio::join!(writing, killing);
-        let (tally, relay_kills) = (tally.context("write")?, kills?);
-        progress("waiting for the last effects");
-        let (findings, history, truth) = run.finish(&**store, &CancellationToken::new()).await?;
-        relay.kill9().context("end the relay")?;
-        if !findings.is_exact() {
-            self.reach(&run.topic(), &run.group(), run.through.as_ref()).await?;
-        }
-        for line in history.explain(&truth, if findings.is_exact() { 0 } else { 5 }) {
-            tracing::warn!("{line}");
-        }
-        Ok(Report {
-            store: url.to_string(),
-            through: self.through.as_ref().map(ToString::to_string),
-            reader: self.reader.name(),
-            is_right: self.reader.is_right_on(url.kind()),
-            seconds: self.seconds,
-            writers: self.writers,
-            commits: tally.commits,
-            rollbacks: tally.rollbacks,
-            savepoint_rollbacks: tally.savepoint_rollbacks,
-            relay_kills,
-            findings,
-            failures: None,
-        })
+    fn spawn_relay(&self, url: &StoreUrl, trial: &Trial) -> postroom::Result<Process> {
+        let command = self.relay_command(url, trial);
+        let mut command =
+            command.map_err(|source| Error::caused(ErrorKind::Failed, "start the relay's process", source))?;
+        Process::run(&mut command)
     }
 
-    fn spawn_relay(&self, url: &StoreUrl, run: &Run) -> Result<Process> {
-        let mut command = self.relay_command(url, &run.workload.prefix)?;
-        command.args(["--reader", &self.reader.name()]);
-        Process::run(&mut command).context("start the relay's process")
-    }
-
-    /// This program as a relay of the run with this prefix.
-    fn relay_command(&self, url: &StoreUrl, prefix: &str) -> Result<Command> {
-        let program = std::env::current_exe().context("find the running program")?;
-        let mut command = Command::new(program);
+    /// This program as a relay of the run.
+    fn relay_command(&self, url: &StoreUrl, trial: &Trial) -> std::io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["verify", "--relay-of", prefix, "--seed", &self.seed.to_string()])
+            .args(["verify", "--relay-of", &trial.workload().prefix])
+            .args(["--seed", &self.seed.to_string()])
             .env("POSTROOM__STORE__URL", url.address()) // not in the arguments: it may hold a password
             .stdin(Stdio::null());
         if let Some(through) = &self.through {
             command.env("POSTROOM_VERIFY_THROUGH", through.secret());
         }
+        match trial {
+            Trial::Killed(_) => command.args(["--reader", &self.reader.name()]),
+            Trial::Failing(run) => {
+                let log = OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(run.folder.join(LOG))?;
+                command.arg("--failures").arg("--journal").arg(&run.folder).stderr(log)
+            }
+        };
         Ok(command)
+    }
+
+    fn report(&self, url: &StoreUrl, trial: &Trial, outcome: &Outcome) -> Report {
+        Report {
+            store: url.to_string(),
+            through: self.through.as_ref().map(ToString::to_string),
+            reader: self.reader.name(),
+            is_right: trial.is_right_on(url.kind().backend()),
+            seconds: self.seconds,
+            writers: self.writers,
+            commits: outcome.tally.commits,
+            rollbacks: outcome.tally.rollbacks,
+            savepoint_rollbacks: outcome.tally.savepoint_rollbacks,
+            relay_kills: outcome.relay_kills,
+            findings: outcome.findings,
+            failures: outcome.failures,
+        }
+    }
+
+    fn conclude(&self, report: &Report) -> Result<()> {
+        match self.json {
+            true => print_json(report)?,
+            false => print(report.page())?,
+        }
+        match report.complaint() {
+            Some(complaint) => bail!(complaint),
+            None => Ok(()),
+        }
     }
 }
 
-async fn migrate(store: &Arc<dyn Inspect>) -> Result<()> {
-    let migrated = migration::up(store.db(), PLATFORM, store.migrations()).await;
-    migrated.context("make the tables")?;
-    Ok(())
+async fn work_as_relay(trial: &Trial, store: Arc<dyn Inspect>) -> Result<()> {
+    let stop = CancellationToken::new();
+    let relay = trial.relay(store)?;
+    let mut signals = Signals::listen()?;
+    let end = stop.clone();
+    tokio::select! {
+        ended = relay.run(stop) => ended.context("run the relay"),
+        () = signals.next() => {
+            end.cancel();
+            Ok(())
+        }
+    }
+}
+
+/// Explains faults, if there are any, and keeps the log of the relays then.
+fn explain(outcome: &Outcome, folder: Option<TempDir>) {
+    if outcome.findings.is_exact() {
+        return;
+    }
+    for line in &outcome.words {
+        tracing::warn!("{line}");
+    }
+    if let Some(folder) = folder {
+        tracing::warn!("what the relays said is in {}", folder.keep().join(LOG).display());
+    }
 }

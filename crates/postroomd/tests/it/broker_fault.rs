@@ -19,11 +19,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postroom::{Broker, Result};
 use postroom_kafka::{Kafka, Options, TopicSpec};
+use postroom_proof::Workload;
+use postroom_proof::process::Process;
+use postroom_proof::verify::{Reader, Run};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
-use postroom_testkit::process::Process;
-use postroom_testkit::verify::{Reader, Run};
-use postroom_testkit::{Fresh, Workload, fresh, kafka_server, rabbitmq_server, redis_server};
+use postroom_testkit::{Fresh, fresh, kafka_server, rabbitmq_server, redis_server};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

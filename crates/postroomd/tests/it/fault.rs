@@ -15,11 +15,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use postroom::operate;
-use postroom_testkit::failures::is_in_the_middle;
-use postroom_testkit::process::Process;
+use postroom_proof::Workload;
+use postroom_proof::failures::is_in_the_middle;
+use postroom_proof::process::Process;
+use postroom_proof::verify::{LEASE, Reader, Run};
 use postroom_testkit::server::Server;
-use postroom_testkit::verify::{LEASE, Reader, Run};
-use postroom_testkit::{Fresh, Workload, fresh, server};
+use postroom_testkit::{Fresh, fresh, server};
 use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};

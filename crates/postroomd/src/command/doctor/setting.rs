@@ -2,8 +2,8 @@
 
 use postroom::Inspect;
 
-use super::{Finding, ask};
-use crate::store::Kind;
+use super::Finding;
+use crate::store::{Kind, ask};
 
 /// A setting, what it should be, and what it means when it is not.
 struct Setting {

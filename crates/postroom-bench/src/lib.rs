@@ -1,0 +1,90 @@
+#![doc = include_str!("../README.md")]
+
+mod backlog;
+mod cpu;
+mod emit;
+mod figure;
+mod idle;
+mod limit;
+mod native;
+mod paid;
+mod plain;
+mod publish;
+mod receiver;
+mod relay;
+mod running;
+mod site;
+mod stage;
+mod tally;
+mod writers;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tokio::task::JoinSet;
+
+pub use crate::backlog::BacklogBench;
+pub use crate::emit::EmitBench;
+pub use crate::figure::{Figure, Outcome, Setting};
+pub use crate::idle::IdleBench;
+pub use crate::native::Native;
+pub use crate::plain::Plain;
+pub use crate::receiver::{Receiver, Target};
+pub use crate::relay::RelayBench;
+use crate::site::Site;
+pub use crate::site::{Place, Tell};
+pub use crate::stage::TargetBroker;
+
+/// A measurement.
+#[derive(Debug)]
+pub enum Bench {
+    /// Speed and latency of a relay.
+    Relay(RelayBench),
+    /// Cost of an emit.
+    Emit(EmitBench),
+    /// Cost of delivered rows.
+    Backlog(BacklogBench),
+    /// Cost of a relay without work.
+    Idle(IdleBench),
+}
+
+impl Bench {
+    /// Measures in this place, and removes everything that the bench has made there. Returns `None` if `stop` ends first.
+    pub async fn run(self, place: Place, stop: impl Future<Output = ()>) -> Result<Option<Outcome>> {
+        let mut site = Site::open(place).await?;
+        if let Self::Relay(RelayBench {
+            to: Target::Broker(target),
+            ..
+        }) = &self
+        {
+            site = site.with_stage(&**target).await?;
+        }
+        let site = Arc::new(site);
+        let measured = tokio::select! {
+            () = stop => None,
+            outcome = self.measure(Arc::clone(&site)) => Some(outcome),
+        };
+        site.progress("");
+        site.close().await?;
+        measured.transpose()
+    }
+
+    /// Measures in a task: what runs outside of one is woken through another thread, for every answer of the database.
+    async fn measure(self, site: Arc<Site>) -> Result<Outcome> {
+        let mut task = JoinSet::new();
+        task.spawn(async move { self.outcome(&site).await });
+        task.join_next()
+            .await
+            .context("there is one task")?
+            .context("run the bench")?
+    }
+
+    async fn outcome(&self, site: &Site) -> Result<Outcome> {
+        match self {
+            Self::Relay(bench) => bench.outcome(site).await,
+            Self::Emit(bench) => bench.run(site).await?.outcome(),
+            Self::Backlog(bench) => bench.run(site).await?.outcome(),
+            Self::Idle(bench) => bench.run(site).await?.outcome(),
+        }
+    }
+}

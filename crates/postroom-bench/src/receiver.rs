@@ -1,0 +1,96 @@
+//! The receivers of a relay: a subscriber with an effect in the database, a destination that accepts everything, a broker.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postroom::{
+    Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, Receipt, Route, Start, Subscriber,
+    To, Tx,
+};
+use sea_orm::{ConnectionTrait as _, Statement};
+
+use crate::native::{Native, Sql, sql};
+use crate::paid::Paid;
+use crate::stage::TargetBroker;
+use crate::tally::Tally;
+
+/// The route, and the subscriber's group.
+pub(super) const ROUTE: &str = "bench-relay";
+/// One row per event.
+pub(super) const EFFECT: Sql = sql!("effect");
+
+/// Where the relay delivers to.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A receiver in this process.
+    Here(Receiver),
+    /// A topic of a broker, made and removed by the bench.
+    Broker(Arc<dyn TargetBroker>),
+}
+
+/// A receiver in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// A handler that inserts a row for each event.
+    Subscriber,
+    /// A destination that accepts everything and does nothing.
+    Null,
+}
+
+impl Receiver {
+    /// A route that starts at the head and tells the tally what arrives.
+    pub(super) fn route(self, native: &Native, tally: &Arc<Tally>) -> Route {
+        let tally = Arc::clone(tally);
+        let route = match self {
+            Self::Subscriber => Subscriber::matching(
+                ROUTE,
+                [Paid::TYPE],
+                Effect {
+                    insert: EFFECT.on(native),
+                    tally,
+                },
+            )
+            .into_route(),
+            Self::Null => Route {
+                filter: Filter::any_of([Paid::TYPE]),
+                ..Route::new(ROUTE, To::Destination(Arc::new(Null { tally })))
+            },
+        };
+        Route {
+            start: Start::Head,
+            ..route
+        }
+    }
+}
+
+/// A handler as a user would write it: reads the payload, inserts a row.
+struct Effect {
+    insert: &'static str,
+    tally: Arc<Tally>,
+}
+
+impl Handler for Effect {
+    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), postroom::BoxError> {
+        self.tally.arrive([event.id].into_iter());
+        let paid: Paid = event.decode()?;
+        let values = [event.id.to_string().into(), paid.account_id.into(), paid.amount.into()];
+        let insert = Statement::from_sql_and_values(tx.get_database_backend(), self.insert, values);
+        let inserted = tx.execute_raw(insert).await;
+        inserted.map_err(|source| Error::caused(ErrorKind::Failed, "insert the effect", source))?;
+        Ok(())
+    }
+}
+
+/// Accepts everything.
+#[derive(Debug)]
+struct Null {
+    tally: Arc<Tally>,
+}
+
+#[async_trait]
+impl Destination for Null {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        self.tally.arrive(batch.entries.iter().map(|entry| entry.event.id));
+        vec![Receipt::Delivered; batch.entries.len()]
+    }
+}
