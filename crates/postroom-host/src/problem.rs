@@ -123,6 +123,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postroom::Condition;
 
     #[test]
     fn a_clients_mistake_is_told_and_a_drivers_text_is_not() {
@@ -149,11 +150,7 @@ mod tests {
             "the store cannot be reached now; try again later",
         );
         check(
-            Error::caused(
-                ErrorKind::Unavailable,
-                "write a row",
-                std::io::Error::other("database or disk is full"),
-            ),
+            Error::caused(ErrorKind::Unavailable, "write a row", driver()).meaning(Condition::DiskFull),
             "unavailable",
             "the database's disk is full and nothing was recorded; try again when there is room",
         );

@@ -1,6 +1,6 @@
-//! From the driver's error to the library's: the one place that knows the server's error numbers.
+//! The way out for errors of MySQL and MariaDB. Their kinds come from `postroom::Condition`.
 
-use postroom::{Error, ErrorKind};
+use postroom::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
 /// A row lock was not granted in time.
@@ -11,11 +11,10 @@ const PRIVILEGE_MISSING: u16 = 1227;
 
 /// An error of the driver, with its kind and, where people can do something about it, what that is.
 pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
-    let kind = kind(&source);
     let advice = number(&source).and_then(advice);
     match advice.or_else(|| refusal(&source)).or_else(|| unencrypted(&source)) {
-        Some(advice) => Error::caused(kind, format!("{doing}: {advice}"), source),
-        None => Error::caused(kind, doing, source),
+        Some(advice) => Error::store(format!("{doing}: {advice}"), source),
+        None => Error::store(doing, source),
     }
 }
 
@@ -51,42 +50,6 @@ fn number(error: &sqlx::Error) -> Option<u16> {
         .map(MySqlDatabaseError::number)
 }
 
-fn kind(error: &sqlx::Error) -> ErrorKind {
-    match error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => ErrorKind::Unavailable,
-        other => number(other).map_or(ErrorKind::Failed, kind_of_number),
-    }
-}
-
-fn kind_of_number(number: u16) -> ErrorKind {
-    match number {
-        // Too many connections, shutdown, network, killed, deadlock, lock wait, read-only after a fail-over, time-outs.
-        1040
-        | 1053
-        | 1158..=1161
-        | 1203
-        | LOCK_WAIT_TIMEOUT
-        | 1213
-        | 1226
-        | 1290
-        | 1317
-        | 1836
-        | 1927
-        | 1969
-        | 3024
-        | 4031 => ErrorKind::Unavailable,
-        // Packet, null, characters, range and length, JSON, and what the procedure or a constraint refuses.
-        1048 | 1153 | 1264 | 1292 | 1366 | 1406 | 1644 | 3140 | 3141 | 3157 | 3819 | 4025 => ErrorKind::Invalid,
-        1062 => ErrorKind::Conflict,
-        _ => ErrorKind::Failed,
-    }
-}
-
 fn advice(number: u16) -> Option<&'static str> {
     match number {
         1021 | 1114 => Some("the database's disk or tablespace is full; make room, then try again"),
@@ -103,17 +66,7 @@ fn advice(number: u16) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_number_has_its_kind() {
-        let check = |number, expected| assert_eq!(kind_of_number(number), expected, "{number}");
-        check(1213, ErrorKind::Unavailable);
-        check(1927, ErrorKind::Unavailable);
-        check(4025, ErrorKind::Invalid);
-        check(1644, ErrorKind::Invalid);
-        check(1062, ErrorKind::Conflict);
-        check(1114, ErrorKind::Failed);
-    }
+    use postroom::ErrorKind;
 
     #[test]
     fn a_password_that_needs_encryption_says_so() {

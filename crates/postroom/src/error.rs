@@ -1,9 +1,22 @@
 //! The one error of the library: what kind it is (for code), what was being done and what caused it (for people).
 
+mod condition;
+#[cfg(any(feature = "mysql", test))]
+mod mysql;
+#[cfg(any(feature = "postgres", test))]
+mod postgres;
+#[cfg(any(feature = "sqlite", test))]
+mod sqlite;
+
 use std::error::Error as StdError;
 use std::fmt;
+use std::iter;
+use std::sync::Arc;
 
-use sea_orm::{DbErr, SqlErr};
+use sea_orm::{DbErr, RuntimeErr};
+use sqlx::error::DatabaseError;
+
+pub use condition::Condition;
 
 /// `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -33,6 +46,8 @@ pub enum ErrorKind {
 /// An error: the operation that failed, and its cause.
 pub struct Error {
     kind: ErrorKind,
+    /// What the cause means, where the source does not show it.
+    condition: Option<Condition>,
     doing: String,
     source: Option<BoxError>,
 }
@@ -42,6 +57,7 @@ impl Error {
     pub fn new(kind: ErrorKind, doing: impl Into<String>) -> Self {
         Self {
             kind,
+            condition: None,
             doing: doing.into(),
             source: None,
         }
@@ -51,6 +67,7 @@ impl Error {
     pub fn caused(kind: ErrorKind, doing: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self {
             kind,
+            condition: None,
             doing: doing.into(),
             source: Some(source.into()),
         }
@@ -59,6 +76,20 @@ impl Error {
     /// Shorthand for [`ErrorKind::Invalid`].
     pub fn invalid(doing: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, doing)
+    }
+
+    /// An error of a store's own statement, its kind read from the driver's error.
+    pub fn store(doing: impl Into<String>, source: sqlx::Error) -> Self {
+        Self::caused(Condition::of(&source).kind_in_store(), doing, source)
+    }
+
+    /// The same error with a meaning that no driver's error in its chain shows.
+    #[must_use]
+    pub fn meaning(self, condition: Condition) -> Self {
+        Self {
+            condition: Some(condition),
+            ..self
+        }
     }
 
     /// An error of the database, its kind read from the driver's error.
@@ -74,6 +105,15 @@ impl Error {
     /// The class of an error, for callers that handle classes differently.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// What the first database error in the chain means.
+    pub fn condition(&self) -> Condition {
+        let meaning = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Self>() {
+            Some(own) => own.condition,
+            None => database_condition(error),
+        };
+        causes(self).find_map(meaning).unwrap_or(Condition::Other)
     }
 
     /// The whole chain in one line, outermost first, each cause once. The same as [`fmt::Display`].
@@ -96,7 +136,10 @@ impl Error {
     pub(crate) fn of_handler(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => *own,
-            Err(other) => Self::caused(kind_in_chain(&*other), "the handler failed", other),
+            Err(other) => {
+                let kind = causes(&*other).find_map(own_kind).unwrap_or(ErrorKind::Failed);
+                Self::caused(kind, "the handler failed", other)
+            }
         }
     }
 
@@ -106,7 +149,11 @@ impl Error {
             Ok(own) => own,
             Err(other) => {
                 let kind = other.chain().find_map(own_kind).unwrap_or(ErrorKind::Failed);
-                Self::caused(kind, "the handler failed", other)
+                let condition = other.chain().find_map(database_condition);
+                Self {
+                    condition,
+                    ..Self::caused(kind, "the handler failed", other)
+                }
             }
         }
     }
@@ -125,71 +172,42 @@ pub fn reject(error: impl Into<BoxError>) -> Error {
     Error::caused(ErrorKind::Invalid, "the handler rejected the event", error)
 }
 
-/// The kind of the first error in a chain that has one.
-fn kind_in_chain(error: &(dyn StdError + 'static)) -> ErrorKind {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(kind) = own_kind(error) {
-            return kind;
-        }
-        next = error.source();
-    }
-    ErrorKind::Failed
+/// An error and its causes, outermost first.
+fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
 }
 
 /// The kind of an error that has one.
 fn own_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     let own = error.downcast_ref::<Error>().map(Error::kind);
     let database = || error.downcast_ref::<DbErr>().map(db_kind);
-    let driver = || error.downcast_ref::<sqlx::Error>().map(driver_kind);
+    let driver = || database_condition(error).map(Condition::kind);
     own.or_else(database).or_else(driver)
 }
 
-/// The kind of an error of the driver.
-fn driver_kind(error: &sqlx::Error) -> ErrorKind {
-    match error {
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
-            ErrorKind::Unavailable
-        }
-        sqlx::Error::Database(error) if error.is_unique_violation() => ErrorKind::Conflict,
-        other if says_unavailable(&other.to_string()) => ErrorKind::Unavailable,
-        _ => ErrorKind::Failed,
-    }
-}
-
-/// One place that knows which driver errors mean "try again later".
 fn db_kind(error: &DbErr) -> ErrorKind {
-    if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
-        return ErrorKind::Conflict;
-    }
     match error {
-        DbErr::Conn(_) | DbErr::ConnectionAcquire(_) => ErrorKind::Unavailable,
-        other if says_unavailable(&other.to_string()) => ErrorKind::Unavailable,
         DbErr::RecordNotFound(_) => ErrorKind::NotFound,
-        _ => ErrorKind::Failed,
+        other => Condition::of_sea_orm(other).kind(),
     }
 }
 
-/// Drivers report a lost server as an ordinary query error; the words are theirs.
-fn says_unavailable(text: &str) -> bool {
-    const SIGNS: [&str; 15] = [
-        "error communicating with database",
-        "Connection refused",
-        "Connection reset",
-        "Broken pipe",
-        "terminating connection",
-        "the database system is",
-        "closed the connection",
-        "Server shutdown in progress",
-        "database is locked",
-        "database or disk is full",
-        "No space left on device",
-        "Deadlock found",
-        "deadlock detected",
-        "due to lock timeout",
-        "Lock wait timeout exceeded",
-    ];
-    SIGNS.iter().any(|sign| text.contains(sign))
+/// What an error of SeaORM or sqlx means. A wrapper may hide the outer error and show the inner one, so this knows each link of their
+/// chains.
+fn database_condition(error: &(dyn StdError + 'static)) -> Option<Condition> {
+    let orm = error.downcast_ref::<DbErr>().map(Condition::of_sea_orm);
+    let runtime = || error.downcast_ref::<RuntimeErr>().map(Condition::of_runtime);
+    let driver = || error.downcast_ref::<sqlx::Error>().map(Condition::of);
+    let shared = || {
+        error
+            .downcast_ref::<Arc<sqlx::Error>>()
+            .map(|error| Condition::of(error))
+    };
+    let returned = || error.downcast_ref::<Box<dyn DatabaseError>>();
+    orm.or_else(runtime)
+        .or_else(driver)
+        .or_else(shared)
+        .or_else(|| returned().map(|error| Condition::of_database(&**error)))
 }
 
 impl fmt::Display for Error {
@@ -220,7 +238,7 @@ impl From<DbErr> for Error {
 /// Lets a handler use `?` on its own sqlx queries.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        Self::caused(driver_kind(&error), "query the database", error)
+        Self::caused(Condition::of(&error).kind(), "query the database", error)
     }
 }
 
@@ -266,6 +284,39 @@ mod tests {
             ErrorKind::Invalid,
         );
         check(Box::new(Wrapper(sqlx::Error::PoolClosed)), ErrorKind::Unavailable);
+        let shared = Arc::new(sqlx::Error::PoolClosed);
+        check(Box::new(Wrapper(Arc::clone(&shared))), ErrorKind::Unavailable);
+        let runtime = RuntimeErr::SqlxError(shared);
+        check(Box::new(Wrapper(runtime.clone())), ErrorKind::Unavailable);
+        check(Box::new(Wrapper(DbErr::Exec(runtime))), ErrorKind::Unavailable);
+        let missing = DbErr::RecordNotFound("an order".into());
+        check(Box::new(Wrapper(missing)), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_words_of_an_application_have_no_kind() {
+        let check = |error: BoxError| assert_eq!(Error::of_handler(error).kind(), ErrorKind::Failed);
+        check("deadlock detected".into());
+        check(Box::new(Wrapper(std::io::Error::other("Connection refused"))));
+        check(sqlx::Error::ColumnNotFound("Broken pipe".into()).into());
+    }
+
+    #[test]
+    fn a_database_error_keeps_its_condition_in_every_wrapper() {
+        let check = |error: Error| assert_eq!(error.condition(), Condition::PoolTimedOut, "{error}");
+        let timed_out = || sqlx::Error::PoolTimedOut;
+        let orm = || DbErr::Query(RuntimeErr::SqlxError(timed_out().into()));
+        check(timed_out().into());
+        check(orm().into());
+        check(Error::store("read", timed_out()));
+        check(Error::caused(ErrorKind::Failed, "settle", Error::from(orm())));
+        check(Error::of_handler(Box::new(Wrapper(timed_out()))));
+        check(Error::of_handler(boxed(anyhow::Error::from(timed_out()))));
+        check(Error::of_handler(boxed(
+            anyhow::Error::from(orm()).context("while handling"),
+        )));
+        check(Error::new(ErrorKind::Unavailable, "no lease").meaning(Condition::PoolTimedOut));
+        assert_eq!(Error::invalid("pool timed out").condition(), Condition::Other);
     }
 
     #[derive(Debug)]

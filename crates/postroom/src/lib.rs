@@ -29,7 +29,7 @@ pub use destination::{Batch, Destination, Receipt};
 pub use emit::ingest::ingest;
 pub use emit::nudge;
 pub use emit::{append, cancel, check_due_at, emit, emit_at, schedule};
-pub use error::{BoxError, Error, ErrorKind, Result, reject};
+pub use error::{BoxError, Condition, Error, ErrorKind, Result, reject};
 pub use event::catalog::{EventType, Naming};
 pub use event::cause::{HOPS_MAX, TRACEPARENT};
 pub use event::entry::{Entry, Position};

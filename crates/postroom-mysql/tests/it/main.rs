@@ -2,6 +2,7 @@
 
 mod connect;
 mod emit;
+mod error;
 mod fresh;
 mod input;
 mod inspect;

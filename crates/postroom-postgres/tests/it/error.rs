@@ -1,6 +1,7 @@
-use postroom::{ErrorKind, Outbox, Position};
+use postroom::{Error, ErrorKind, Fault, Outbox, Position, table};
 use postroom_postgres::{Postgres, append};
-use sqlx::Executor;
+use sea_orm::ConnectionTrait;
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::fresh::{Fresh, event, url};
 
@@ -92,4 +93,63 @@ async fn a_full_disk_is_named() {
     drop(tx);
     db.sql("drop trigger full_disk on postroom.outbox").await;
     db.commit(&["again"]).await;
+}
+
+/// Runs a statement that fails in a handler's transaction, by sqlx and by SeaORM: both errors must have this kind and fault.
+async fn fails_as(db: &Fresh, statement: &str, expected: (ErrorKind, Fault)) {
+    let mut tx = table::begin(db.store.db()).await.unwrap();
+    let failed = tx
+        .postgres()
+        .unwrap()
+        .execute(AssertSqlSafe(statement.to_owned()))
+        .await;
+    let by_sqlx = Error::from(failed.unwrap_err());
+    assert_eq!(
+        (by_sqlx.kind(), Fault::of(&by_sqlx)),
+        expected,
+        "{statement}: {by_sqlx}"
+    );
+    drop(tx);
+    let tx = table::begin(db.store.db()).await.unwrap();
+    let by_sea_orm = Error::from(tx.execute_unprepared(statement).await.unwrap_err());
+    assert_eq!(
+        (by_sea_orm.kind(), Fault::of(&by_sea_orm)),
+        expected,
+        "{statement}: {by_sea_orm}"
+    );
+}
+
+#[tokio::test]
+async fn an_error_in_a_handler_has_the_kind_of_its_state() {
+    let db = Fresh::new().await;
+    for (state, kind, fault) in [
+        ("08006", ErrorKind::Unavailable, Fault::Other),
+        ("23505", ErrorKind::Conflict, Fault::Other),
+        ("23514", ErrorKind::Failed, Fault::Other),
+        ("25006", ErrorKind::Unavailable, Fault::Other),
+        ("25P03", ErrorKind::Unavailable, Fault::Other),
+        ("40001", ErrorKind::Unavailable, Fault::Other),
+        ("40P01", ErrorKind::Unavailable, Fault::Other),
+        ("53100", ErrorKind::Unavailable, Fault::DiskFull),
+        ("53300", ErrorKind::Unavailable, Fault::Other),
+        ("55P03", ErrorKind::Unavailable, Fault::Locked),
+        ("57014", ErrorKind::Failed, Fault::Other),
+        ("57P01", ErrorKind::Unavailable, Fault::Other),
+        ("57P03", ErrorKind::Unavailable, Fault::Other),
+        ("P0001", ErrorKind::Failed, Fault::Other),
+    ] {
+        let raise = format!("do $$ begin raise exception 'words' using errcode = '{state}'; end $$");
+        fails_as(&db, &raise, (kind, fault)).await;
+    }
+    let words = "do $$ begin raise exception 'deadlock detected: Connection refused: disk is full'; end $$";
+    fails_as(&db, words, (ErrorKind::Failed, Fault::Other)).await;
+}
+
+#[tokio::test]
+async fn only_a_missing_table_of_postroom_is_named_so() {
+    let db = Fresh::new().await;
+    let missing = (ErrorKind::Failed, Fault::TablesMissing);
+    fails_as(&db, "select 1 from postroom.nothing", missing).await;
+    fails_as(&db, "select postroom.nothing()", missing).await;
+    fails_as(&db, "select 1 from orders", (ErrorKind::Failed, Fault::Other)).await;
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use postroom::{ErrorKind, Outbox, Position, table};
+use postroom::{Error, ErrorKind, Fault, Outbox, Position, table};
 use postroom_sqlite::{Sqlite, pool_options};
 use sea_orm::{ConnectionTrait, Statement};
 use sqlx::ConnectOptions;
@@ -48,6 +48,10 @@ async fn a_full_disk_fails_the_emit_clearly_and_later_emits_work() {
 
         let tx = table::begin(store.db()).await.unwrap();
         let error = postroom::append(&tx, std::slice::from_ref(&large)).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), Fault::of(&error)),
+            (ErrorKind::Unavailable, Fault::DiskFull)
+        );
         assert!(
             error.report().contains("database or disk is full"),
             "{}",
@@ -189,6 +193,11 @@ async fn a_lock_that_is_never_released_is_reported_as_unavailable() {
     let error = impatient.begin().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.report().contains("database is locked"), "{}", error.report());
+    let error = table::begin(impatient.db()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), Fault::of(&error)),
+        (ErrorKind::Unavailable, Fault::Locked)
+    );
     drop(holding);
     impatient.begin().await.unwrap().rollback().await.unwrap();
 }
@@ -268,4 +277,39 @@ async fn headers_that_cannot_be_read_are_left_out() {
     let page = fixture.store.read(Position::START, 10).await.unwrap();
     assert_eq!(crate::names(&page), ["cut", "next"]);
     assert!(page.entries[0].event.headers.is_empty());
+}
+
+/// By sqlx and by SeaORM.
+#[tokio::test]
+async fn an_error_in_a_handler_has_the_kind_of_its_code() {
+    let fixture = Fixture::new().await;
+    fixture
+        .sql("create table orders (id integer primary key, total integer check (total > 0)); insert into orders values (1, 1)")
+        .await;
+    for (statement, kind, fault) in [
+        ("insert into orders values (1, 1)", ErrorKind::Conflict, Fault::Other),
+        ("insert into orders values (2, 0)", ErrorKind::Failed, Fault::Other),
+        (
+            "select 1 from postroom_nothing",
+            ErrorKind::Failed,
+            Fault::TablesMissing,
+        ),
+        ("select 1 from nothing", ErrorKind::Failed, Fault::Other),
+        ("select 'database is locked' from", ErrorKind::Failed, Fault::Other),
+    ] {
+        let mut tx = table::begin(fixture.store.db()).await.unwrap();
+        let by_sqlx = sqlx::query(statement).execute(tx.sqlite().unwrap()).await;
+        let by_sqlx = Error::from(by_sqlx.unwrap_err());
+        assert_eq!(
+            (by_sqlx.kind(), Fault::of(&by_sqlx)),
+            (kind, fault),
+            "{statement}: {by_sqlx}"
+        );
+        let by_sea_orm = Error::from(tx.execute_unprepared(statement).await.unwrap_err());
+        assert_eq!(
+            (by_sea_orm.kind(), Fault::of(&by_sea_orm)),
+            (kind, fault),
+            "{statement}: {by_sea_orm}"
+        );
+    }
 }

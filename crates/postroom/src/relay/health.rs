@@ -418,6 +418,7 @@ impl std::ops::AddAssign for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Condition;
 
     #[test]
     fn counts_outlive_a_lease() {
@@ -470,7 +471,7 @@ mod tests {
         health.follow(&worker("orders"), held);
         health.works(&worker("orders"));
         assert_eq!(health.troubles(), [], "the lease is held");
-        health.renewed(Some(&Error::invalid("renew: database or disk is full")));
+        health.renewed(Some(&Error::invalid("renew").meaning(Condition::DiskFull)));
         assert_eq!(health.troubles(), [], "one renewal that fails is no trouble");
         lease_keeper.send_replace(Some(lease(Instant::now() - Duration::from_secs(3))));
         let troubles: Vec<String> = health.troubles().iter().map(Trouble::to_string).collect();
@@ -497,12 +498,13 @@ mod tests {
             number: 0,
         };
         health.pulsed();
-        health.not_taken(&shard, &Error::invalid("take: database or disk is full"));
+        let full = Error::invalid("take").meaning(Condition::DiskFull);
+        health.not_taken(&shard, &full);
         assert_eq!(health.troubles(), [], "once is no trouble");
         if let Some(takes) = health.store().takes.get_mut(&shard) {
             takes.since = Instant::now() - 2 * SILENT_MAX;
         }
-        health.not_taken(&shard, &Error::invalid("take: database or disk is full"));
+        health.not_taken(&shard, &full);
         assert!(health.troubles()[0].to_string().contains("disk is full"));
         if let Some(takes) = health.store().takes.get_mut(&shard) {
             takes.last = Instant::now() - RETAKEN_MAX;
@@ -513,11 +515,12 @@ mod tests {
     #[test]
     fn lines_that_fail_for_one_reason_tell_it_once() {
         let failures = [
-            "a: Connection pool timed out",
-            "b: Connection pool timed out",
-            "c: disk is full",
+            ("a", Condition::PoolTimedOut),
+            ("b", Condition::PoolTimedOut),
+            ("c", Condition::DiskFull),
         ];
-        let failures = failures.map(|says| Failure::of(&Error::invalid(says))).to_vec();
+        let failure = |(says, condition)| Failure::of(&Error::invalid(says).meaning(condition));
+        let failures = failures.map(failure).to_vec();
         let faults: Vec<Fault> = causes(failures)
             .into_iter()
             .filter_map(|trouble| match trouble {

@@ -8,7 +8,7 @@ use sea_orm::DatabaseConnection;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Condition, Error, ErrorKind, Result};
 use crate::relay::health::Health;
 use crate::state::cursor::{self, Holder, Lease, Renewed, Shard};
 use crate::store::outbox::with_timeout_of;
@@ -190,7 +190,7 @@ fn locked(shard: &Shard) -> Error {
         "no lease of route {:?} shard {}: its row in outbox_cursor is locked by another session",
         shard.route, shard.number
     );
-    Error::new(ErrorKind::Unavailable, says)
+    Error::new(ErrorKind::Unavailable, says).meaning(Condition::Locked)
 }
 
 /// Renews a lease. Whether its worker must hear of it: one whose lease was running need not.

@@ -1,8 +1,8 @@
-//! Why a store fails, as far as its words tell, and what to do about it.
+//! Why a store fails, as far as the codes of its errors tell, and what to do about it.
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Condition, Error};
 
 /// What is wrong with a store, the plainest cause first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -20,52 +20,16 @@ pub enum Fault {
     Other,
 }
 
-/// Drivers tell these apart by words only, once SeaORM has wrapped them.
-const SIGNS: [(Fault, &[&str]); 4] = [
-    (
-        Fault::DiskFull,
-        &[
-            "disk is full",
-            "No space left on device",
-            "could not extend file",
-            "Disk full",
-            "' is full",
-        ],
-    ),
-    (
-        Fault::TablesMissing,
-        &[
-            "no such table: postroom",
-            "tables are missing",
-            "tables are not there",
-            "relation \"postroom.",
-            "schema \"postroom\" does not exist",
-            "(42S02)",
-        ],
-    ),
-    (Fault::PoolDry, &["pool timed out", "Connection pool timed out"]),
-    (
-        Fault::Locked,
-        &[
-            "database is locked",
-            "lock timeout",
-            "Lock wait timeout",
-            "has not answered within",
-            "is locked by another session",
-        ],
-    ),
-];
-
 impl Fault {
     /// What an error of a store means.
     pub fn of(error: &Error) -> Self {
-        Self::in_words(&error.report())
-    }
-
-    fn in_words(words: &str) -> Self {
-        let is_said = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
-        let found = SIGNS.iter().find(|(_, signs)| is_said(signs));
-        found.map_or(Self::Other, |(fault, _)| *fault)
+        match error.condition() {
+            Condition::DiskFull => Self::DiskFull,
+            Condition::TablesMissing => Self::TablesMissing,
+            Condition::PoolTimedOut => Self::PoolDry,
+            Condition::Locked => Self::Locked,
+            _ => Self::Other,
+        }
     }
 
     /// What is the matter, and the next safe step.
@@ -91,48 +55,27 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
-    fn the_words_of_drivers_have_their_fault() {
-        let check = |words: &str, expected: Fault| assert_eq!(Fault::in_words(words), expected, "{words}");
-        check(
-            "settle: error returned from database: (code: 13) database or disk is full",
-            Fault::DiskFull,
-        );
-        check(
-            "append: could not extend file \"base/1/2\": No space left on device",
-            Fault::DiskFull,
-        );
-        check(
-            "append: 1114 (HY000): The table 'postroom_incoming' is full",
-            Fault::DiskFull,
-        );
-        check(
-            "register: relation \"postroom.outbox_cursor\" does not exist",
-            Fault::TablesMissing,
-        );
-        check(
-            "register: (code: 1) no such table: postroom_outbox_cursor",
-            Fault::TablesMissing,
-        );
-        check(
-            "1146 (42S02): Table 'app.postroom_outbox_cursor' doesn't exist",
-            Fault::TablesMissing,
-        );
-        check("database \"app\" does not exist", Fault::Other);
-        check(
-            "begin: pool timed out while waiting for an open connection",
-            Fault::PoolDry,
-        );
-        check(
-            "begin: Failed to acquire connection from pool: Connection pool timed out",
-            Fault::PoolDry,
-        );
-        check(
-            "the database has not answered within 10s: deadline has elapsed",
-            Fault::Locked,
-        );
-        check("canceling statement due to lock timeout", Fault::Locked);
-        check("connection refused", Fault::Other);
+    fn each_condition_has_its_fault() {
+        let check = |condition: Condition, expected: Fault| {
+            let error = Error::new(ErrorKind::Failed, "settle").meaning(condition);
+            let outer = Error::caused(ErrorKind::Failed, "work", error);
+            assert_eq!(Fault::of(&outer), expected, "{condition:?}");
+        };
+        check(Condition::DiskFull, Fault::DiskFull);
+        check(Condition::TablesMissing, Fault::TablesMissing);
+        check(Condition::PoolTimedOut, Fault::PoolDry);
+        check(Condition::Locked, Fault::Locked);
+        check(Condition::Unavailable, Fault::Other);
+        check(Condition::Cancelled, Fault::Other);
+        check(Condition::Other, Fault::Other);
+    }
+
+    #[test]
+    fn words_alone_have_no_fault() {
+        let full = Error::invalid("take: database or disk is full");
+        assert_eq!(Fault::of(&full), Fault::Other);
     }
 }

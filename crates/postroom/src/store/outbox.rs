@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use sea_orm::DatabaseConnection;
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Condition, Error, ErrorKind, Result};
 use crate::event::entry::{Entry, Position};
 use crate::store::migration::Migration;
 
@@ -88,7 +88,7 @@ pub async fn with_timeout<T>(work: impl Future<Output = Result<T>>) -> Result<T>
 pub(crate) async fn with_timeout_of<T>(patience: Duration, work: impl Future<Output = T>) -> Result<T> {
     tokio::time::timeout(patience, work).await.map_err(|late| {
         let waited = format!("the database has not answered within {patience:.0?}");
-        Error::caused(ErrorKind::Unavailable, waited, late)
+        Error::caused(ErrorKind::Unavailable, waited, late).meaning(Condition::Locked)
     })
 }
 
