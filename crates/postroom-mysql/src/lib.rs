@@ -72,12 +72,7 @@ impl Mysql {
     pub async fn connect(url: &str) -> Result<Self> {
         let options =
             MySqlConnectOptions::from_str(url).map_err(|source| error::db("read the address of MySQL", source))?;
-        connect::knock(&options).await?;
-        let pool = connect::pool(CONNECTIONS_MAX, &options)
-            .connect_with(options)
-            .await
-            .map_err(|source| error::db("connect to MySQL", source))?;
-        Ok(Self::from_pool(pool))
+        Ok(Self::from_pool(connect::connect(CONNECTIONS_MAX, options).await?))
     }
 
     /// Works on a pool that is already there, and opens connections of its own with the pool's connect options; hooks of the

@@ -8,6 +8,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use postroom::reconnect::{Closing, RETURN_MAX, TAKE_MAX, must_be_replaced, reconnect, within};
 use postroom::{Error, ErrorKind, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool};
@@ -21,13 +22,6 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 /// A connection that was used this recently is not asked whether it is still there: that would be a round trip each
 /// time.
 const FRESH_MAX: Duration = Duration::from_secs(2);
-/// How long a connection that is taken from the pool may take to answer.
-const TAKE_MAX: Duration = Duration::from_secs(2);
-/// And one that is given back.
-const RETURN_MAX: Duration = Duration::from_secs(5);
-/// Between two attempts to replace a connection that does not answer, and how many there are: about ten minutes.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-const RECONNECTS_MAX: u32 = 240;
 
 /// By primary key and nothing else: on a table that is empty or was never analysed the planner would gather and sort a
 /// whole window for each page. The plans do not depend on the parameters, so they are made once.
@@ -66,16 +60,18 @@ impl Pools {
         let options =
             PgConnectOptions::from_str(&url).map_err(|source| driver("read the address of PostgreSQL", source))?;
         knock(&options).await?;
+        let closing = Closing::default();
         let (options, main) = if is_pooled {
             let options = options.statement_cache_capacity(0);
-            let main = one_transaction_each(POOLER_BEGIN, &options).max_connections(CONNECTIONS_MAX);
+            let main = one_transaction_each(POOLER_BEGIN, &options, &closing).max_connections(CONNECTIONS_MAX);
             (options.clone(), main.connect_with(options).await)
         } else {
             let of_main = options.clone().options([ISOLATION]);
-            let main = pool(&of_main).max_connections(CONNECTIONS_MAX);
+            let main = pool(&of_main, &closing).max_connections(CONNECTIONS_MAX);
             (options, main.connect_with(of_main).await)
         };
         let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
+        closing.follow(&main);
         Ok(Self::of(main, options, is_pooled))
     }
 
@@ -85,18 +81,21 @@ impl Pools {
     }
 
     fn of(main: PgPool, options: PgConnectOptions, is_pooled: bool) -> Self {
+        let closing = Closing::default();
         let of_reader = quiet(options.clone());
         let (of_reader, reader) = if is_pooled {
-            let reader = one_transaction_each(POOLER_BEGIN_READER, &of_reader);
+            let reader = one_transaction_each(POOLER_BEGIN_READER, &of_reader, &closing);
             (of_reader, reader)
         } else {
             let of_reader = of_reader.options(SETTINGS);
-            let reader = pool(&of_reader);
+            let reader = pool(&of_reader, &closing);
             (of_reader, reader)
         };
+        let reader = reader.max_connections(READERS_MAX).connect_lazy_with(of_reader);
+        closing.follow(&reader);
         Self {
             main,
-            reader: reader.max_connections(READERS_MAX).connect_lazy_with(of_reader),
+            reader,
             is_pooled,
             options,
         }
@@ -104,13 +103,17 @@ impl Pools {
 
     /// Another pool to the same database, with no connection yet.
     pub(crate) fn another(&self, connections_max: u32) -> PgPool {
+        let closing = Closing::default();
         let (pool, options) = if self.is_pooled {
-            (one_transaction_each(POOLER_BEGIN, &self.options), self.options.clone())
+            let pool = one_transaction_each(POOLER_BEGIN, &self.options, &closing);
+            (pool, self.options.clone())
         } else {
             let options = self.options.clone().options([ISOLATION]);
-            (pool(&options), options)
+            (pool(&options, &closing), options)
         };
-        pool.max_connections(connections_max).connect_lazy_with(options)
+        let pool = pool.max_connections(connections_max).connect_lazy_with(options);
+        closing.follow(&pool);
+        pool
     }
 }
 
@@ -138,8 +141,8 @@ fn quiet(options: PgConnectOptions) -> PgConnectOptions {
 
 /// The driver gives a connection back by a ping without a deadline, and the pool counts it as in use until that is answered. A
 /// statement that was given up may wait for a lock for hours, and a dead network never answers: so the first ping is ours.
-fn pool(options: &PgConnectOptions) -> PgPoolOptions {
-    let (taken, returned) = (options.clone(), options.clone());
+fn pool(options: &PgConnectOptions, closing: &Closing) -> PgPoolOptions {
+    let (taken, returned) = (options.clone(), (options.clone(), closing.clone()));
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
@@ -155,11 +158,11 @@ fn pool(options: &PgConnectOptions) -> PgPoolOptions {
             })
         })
         .after_release(move |connection, _| {
-            let options = returned.clone();
+            let (options, closing) = returned.clone();
             Box::pin(async move {
                 // Fails where a ping does not: in a transaction that was aborted while it began.
                 if must_be_replaced(within(RETURN_MAX, connection.execute("select 1")).await)? {
-                    *connection = connected(&options).await?;
+                    *connection = reconnect(&closing, || options.connect()).await?;
                 }
                 Ok(true)
             })
@@ -169,8 +172,8 @@ fn pool(options: &PgConnectOptions) -> PgPoolOptions {
 /// Connections whose every use is one transaction, begun when they leave the pool and ended when they come back. They
 /// come back on tasks of their own, when their users have gone on already: who wants to know that something is
 /// committed uses a transaction.
-fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPoolOptions {
-    let (taken, returned) = (options.clone(), options.clone());
+fn one_transaction_each(begin: &'static str, options: &PgConnectOptions, closing: &Closing) -> PgPoolOptions {
+    let (taken, returned) = (options.clone(), (options.clone(), closing.clone()));
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
         .test_before_acquire(false)
@@ -188,43 +191,14 @@ fn one_transaction_each(begin: &'static str, options: &PgConnectOptions) -> PgPo
             })
         })
         .after_release(move |connection, _| {
-            let options = returned.clone();
+            let (options, closing) = returned.clone();
             Box::pin(async move {
                 if must_be_replaced(within(RETURN_MAX, end(connection)).await)? {
-                    *connection = connected(&options).await?;
+                    *connection = reconnect(&closing, || options.connect()).await?;
                 }
                 Ok(true)
             })
         })
-}
-
-/// Whether a connection must be replaced: it gave no answer in time, or refuses, for example inside an aborted transaction. It is
-/// replaced in its place and dropped. The pool would close it, and the driver's close of an encrypted connection waits for the peer
-/// without a deadline, while the connection counts as in use. A connection that is broken is left to the pool.
-fn must_be_replaced<T>(answer: sqlx::Result<T>) -> sqlx::Result<bool> {
-    match answer {
-        Ok(_) => Ok(false),
-        Err(sqlx::Error::Database(_)) => Ok(true),
-        Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// A new connection, as soon as the server answers again.
-async fn connected(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
-    for _ in 0..RECONNECTS_MAX {
-        if let Ok(connection) = within(TAKE_MAX, options.connect()).await {
-            return Ok(connection);
-        }
-        tokio::time::sleep(RECONNECT_PAUSE).await;
-    }
-    within(TAKE_MAX, options.connect()).await
-}
-
-/// Work on a connection with a deadline. The pool closes a connection that misses it.
-async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
-    tokio::time::timeout(limit, work).await.unwrap_or_else(late)
 }
 
 /// Commits what `begin` began, unless its user has; what has failed is rolled back.

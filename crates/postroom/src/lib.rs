@@ -55,6 +55,8 @@ pub use state::parked::{Parked, Parking};
 pub use store::fault::Fault;
 pub use store::migration::Migration;
 pub use store::outbox::{Hidden, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Prune, Pulse, with_timeout};
+#[cfg(any(feature = "postgres", feature = "mysql", test))]
+pub use store::reconnect;
 pub use store::tx::{Transaction, Tx};
 pub use store::{db_clock, migration, table};
 pub use subscriber::external::{BoxTask, Database, ExternalTask};

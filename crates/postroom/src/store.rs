@@ -6,6 +6,8 @@ pub(crate) mod fault;
 pub(crate) mod inbox;
 pub mod migration;
 pub(crate) mod outbox;
+#[cfg(any(feature = "postgres", feature = "mysql", test))]
+pub mod reconnect;
 pub mod table;
 pub(crate) mod task;
 pub(crate) mod tx;

@@ -1,5 +1,6 @@
 //! What only this store does, on a real server. The contract that all stores share is tested by `postroom-testkit`.
 
+mod closing;
 mod connect;
 mod emit;
 mod error;

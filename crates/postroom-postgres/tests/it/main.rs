@@ -4,6 +4,7 @@
 
 mod aborted;
 mod checker;
+mod closing;
 mod emit;
 mod error;
 mod failover;
