@@ -58,4 +58,10 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0009_feed.up.sql"),
         down: include_str!("../migrations/0009_feed.down.sql"),
     },
+    Migration {
+        number: 10,
+        name: "schedule_in_sql",
+        up: include_str!("../migrations/0010_schedule_in_sql.up.sql"),
+        down: include_str!("../migrations/0010_schedule_in_sql.down.sql"),
+    },
 ];

@@ -13,7 +13,7 @@ use crate::store::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
 use crate::store::tx::Transaction;
 use sea_orm::DbBackend;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 /// Rows in one statement: far below every driver's limit on bound values.
@@ -94,13 +94,14 @@ pub async fn schedule(tx: &impl Transaction, event: &Event, due_at: OffsetDateTi
 
 /// Checks that every database can keep this time.
 pub fn check_due_at(due_at: OffsetDateTime) -> Result<()> {
-    if (1970..=9999).contains(&due_at.year()) {
-        return Ok(());
+    let in_utc = due_at.checked_to_offset(UtcOffset::UTC);
+    match in_utc.map(OffsetDateTime::year) {
+        Some(1970..=9999) => Ok(()),
+        other => Err(Error::invalid(format!(
+            "due_at is in the year {}; it must lie between 1970 and 9999",
+            other.unwrap_or(due_at.year())
+        ))),
     }
-    Err(Error::invalid(format!(
-        "due_at is in the year {}; it must lie between 1970 and 9999",
-        due_at.year()
-    )))
 }
 
 /// Cancels a scheduled event; `false` when it is not waiting any more (or never was).
@@ -114,4 +115,23 @@ pub async fn cancel(tx: &impl Transaction, event_id: Uuid) -> Result<bool> {
         .await
         .map_err(|source| Error::db("cancel a scheduled event", source))?;
     Ok(done.rows_affected() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn a_due_time_lies_between_1970_and_9999_in_utc() {
+        let check =
+            |due_at: OffsetDateTime, is_fine: bool| assert_eq!(check_due_at(due_at).is_ok(), is_fine, "{due_at}");
+        check(datetime!(1970-01-01 0:00 UTC), true);
+        check(datetime!(1970-01-01 0:00 +1), false);
+        check(datetime!(1969-12-31 23:00 -1), true);
+        check(datetime!(9999-12-31 23:59 UTC), true);
+        check(datetime!(9999-12-31 23:59 -1), false);
+        check(datetime!(0000-01-01 0:00 UTC), false);
+    }
 }

@@ -12,4 +12,5 @@ mod order;
 mod procedure;
 mod random;
 mod retention;
+mod schedule;
 mod sequencer;

@@ -18,4 +18,5 @@ mod prune;
 mod pulse;
 mod read;
 mod restore;
+mod schedule;
 mod standstill;

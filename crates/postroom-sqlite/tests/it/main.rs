@@ -13,6 +13,7 @@ mod migrations;
 mod other_languages;
 mod reading;
 mod retention;
+mod schedule;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

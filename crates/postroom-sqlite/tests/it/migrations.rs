@@ -15,7 +15,7 @@ const ROWS_EVERYWHERE: &str = "
     insert into postroom_event_handled (idempotency_key) values ('g:1');
     insert into postroom_outbox_replay (route, filter, per_second, until_id) values ('r', '{}', 10, 5);
     insert into postroom_outbox_scheduled (event_id, event_type, aggregate_type, aggregate_id, payload, due_at)
-        values ('e', 't', 'a', '1', '1', '2030-01-01T00:00:00.000Z');
+        values ('0197a7f2-0000-7000-8000-000000000001', 't', 'a', '1', '1', '2030-01-01T00:00:00.000Z');
     insert into postroom_outbox_job (name) values ('prune');
     insert into postroom_audit_events (id, event_id, event_type, aggregate_type, aggregate_id, payload, occurred_at, created_at)
         values (1, 'e', 't', 'a', '1', '1', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');

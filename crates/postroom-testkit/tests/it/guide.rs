@@ -13,7 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use postroom::Position;
+use postroom::table::{Table, named};
 use postroom_testkit::{Fresh, fresh};
+use sea_orm::ConnectionTrait;
+use sea_orm::sea_query::Query;
 
 const GUIDE: &str = "../../docs/guide/emit-from-other-languages.md";
 
@@ -68,16 +71,37 @@ async fn only_the_first_is_an_event(fresh: &Fresh, order: &str) {
     assert_eq!(payload["order_id"], order);
 }
 
+/// Each example schedules the order `…-1`, and schedules and cancels `…-2`.
+async fn only_the_first_waits(fresh: &Fresh, order: &str) {
+    let mut select = Query::select();
+    select.column("aggregate_id").from(named(fresh.db(), Table::Scheduled));
+    let rows = fresh.db().query_all(&select).await.unwrap();
+    let orders: Vec<String> = rows
+        .iter()
+        .map(|row| row.try_get("", "aggregate_id").unwrap())
+        .collect();
+    assert_eq!(orders, [order]);
+    fresh.pulse().await.unwrap();
+    let page = fresh.read(Position::START, 100).await.unwrap();
+    assert!(page.entries.is_empty(), "an event has come before its time");
+}
+
 #[tokio::test]
-async fn psql_emits_in_its_transaction() {
+async fn psql_schedules_and_emits_in_its_transaction() {
     let fresh = fresh::postgres().await;
     let url = fresh.url();
-    run(
-        "postgres-psql",
-        "psql",
-        |file| vec![url, "-v".into(), "ON_ERROR_STOP=1".into(), "-f".into(), file.into()],
-        &[],
-    );
+    let arguments = |file: &str| {
+        vec![
+            url.clone(),
+            "-v".into(),
+            "ON_ERROR_STOP=1".into(),
+            "-f".into(),
+            file.into(),
+        ]
+    };
+    run("postgres-schedule", "psql", arguments, &[]);
+    only_the_first_waits(&fresh, "psql-1").await;
+    run("postgres-psql", "psql", arguments, &[]);
     only_the_first_is_an_event(&fresh, "psql-1").await;
 }
 
@@ -94,7 +118,7 @@ async fn psycopg_emits_in_its_transaction() {
 }
 
 #[tokio::test]
-async fn the_mysql_client_emits_in_its_transaction() {
+async fn the_mysql_client_schedules_and_emits_in_its_transaction() {
     let fresh = fresh::mysql().await;
     let url = fresh.url();
     let (server, database) = url.trim_start_matches("mysql://").split_once('/').unwrap();
@@ -104,6 +128,8 @@ async fn the_mysql_client_emits_in_its_transaction() {
     let arguments = ["-h", host, "-P", port, "-u", user, database]
         .map(str::to_owned)
         .to_vec();
+    run("mysql-schedule", "mariadb", |_file| arguments.clone(), &[]);
+    only_the_first_waits(&fresh, "mysql-1").await;
     run("mysql", "mariadb", |_file| arguments, &[]);
     only_the_first_is_an_event(&fresh, "mysql-1").await;
 }
@@ -121,14 +147,12 @@ async fn pymysql_emits_in_its_transaction() {
 }
 
 #[tokio::test]
-async fn python_emits_into_sqlite_in_its_transaction() {
+async fn python_schedules_and_emits_in_sqlite_in_its_transaction() {
     let fresh = fresh::sqlite().await;
     let url = fresh.url();
-    run(
-        "sqlite",
-        &python(),
-        |file| vec![file.into()],
-        &[("DATABASE_FILE", url.trim_start_matches("sqlite://"))],
-    );
+    let file = [("DATABASE_FILE", url.trim_start_matches("sqlite://"))];
+    run("sqlite-schedule", &python(), |file| vec![file.into()], &file);
+    only_the_first_waits(&fresh, "sqlite-1").await;
+    run("sqlite", &python(), |file| vec![file.into()], &file);
     only_the_first_is_an_event(&fresh, "sqlite-1").await;
 }

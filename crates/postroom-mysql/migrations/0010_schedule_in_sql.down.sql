@@ -1,0 +1,2 @@
+drop procedure if exists postroom_cancel;
+drop procedure if exists postroom_schedule;
