@@ -12,9 +12,11 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// A client that waits this long for an answer, and follows no redirects.
 pub(crate) fn client(timeout: Duration) -> Result<Client> {
-    // Another part of the process may have chosen a provider already; either will do.
+    // Another part of the process may have chosen a provider already; either will do. The backend is named because the features
+    // of reqwest are shared: in a program whose own reqwest has native-tls, that would be the default.
     drop(rustls::crypto::ring::default_provider().install_default());
     Client::builder()
+        .tls_backend_rustls()
         .connect_timeout(CONNECT_MAX)
         .timeout(timeout)
         .redirect(Policy::none())
