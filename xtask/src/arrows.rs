@@ -19,6 +19,8 @@ fn may_know(crate_name: &str, other: &str) -> bool {
                 "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka"
             ) || is_store
         }
+        // The platform serves the metrics and the readiness that a service can also serve itself.
+        "postroom-host" => matches!(other, "postroom" | "postroom-monitor"),
         // A module is hosted; somebody's own service brings its store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
@@ -115,6 +117,12 @@ mod tests {
             "postroomd",
             "postroom-testkit",
             &["postroomd must not depend on postroom-testkit"],
+        );
+        check("postroom-host", "postroom-monitor", &[]);
+        check(
+            "postroom-monitor",
+            "postroom-host",
+            &["postroom-monitor must not depend on postroom-host"],
         );
     }
 }

@@ -43,7 +43,7 @@ pub fn module_with(cache: Arc<dyn ProductCache>) -> Module {
         .subscriber(sales())
         .subscriber(views())
         .subscriber(stock(Arc::clone(&cache)))
-        .routes(http::routes(cache))
+        .http(http::routes(cache))
 }
 
 /// Counts the likes of each product. It stores the current number, so repeated events change nothing.

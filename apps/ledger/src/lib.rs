@@ -55,7 +55,7 @@ pub fn module() -> Module {
         .subscriber(subscriber(sequence, handlers::watch_sequence, Idempotency::Inbox))
         .job(retention::job())
         .alerts(RULES, alert::look)
-        .routes(http::routes())
+        .http(http::routes())
 }
 
 fn subscriber(group: &str, handler: impl Handler + 'static, idempotency: Idempotency) -> Subscriber {

@@ -98,7 +98,7 @@ impl Umbra {
             .naming(Naming::PastTense)
             .topic(TOPIC.parse().unwrap_or_default())
             .tables(tables())
-            .routes(self.routes());
+            .http(self.routes());
         let module = declare(module);
         let types: Vec<&'static str> = module.events.iter().map(|event| event.name).collect();
         let module = module

@@ -6,14 +6,14 @@
 mod page;
 mod round;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use postroom::alert::{Channel, Messenger};
-use postroom::{Error, ErrorKind, Job, Result};
+use postroom::{Error, Job, Result};
 use serde::{Serialize, Serializer};
 
 use self::round::Round;
@@ -125,17 +125,20 @@ pub type Messengers = HashMap<Channel, Arc<dyn Messenger>>;
 
 /// The alerts of all modules of a process.
 #[derive(Clone, Debug)]
-pub struct Alerts(Vec<Arc<Round>>);
+pub(crate) struct Alerts(Vec<Arc<Round>>);
 
 impl Alerts {
     /// Takes the rules of these modules; refuses two of one name, which would end and begin each other for ever.
-    pub fn new(host: &Host, modules: &mut [Module], messengers: &Messengers) -> Result<Self> {
-        let mut names = HashSet::new();
-        let watches = modules.iter().flat_map(|module| &module.alerts);
-        for rule in watches.flat_map(|watch| &watch.rules) {
-            if !names.insert(rule.name) {
-                let says = format!("two alert rules are named {:?}; give one another name", rule.name);
-                return Err(Error::new(ErrorKind::Invalid, says));
+    pub(crate) fn new(host: &Host, modules: &mut [Module], messengers: &Messengers) -> Result<Self> {
+        let mut owners = HashMap::new();
+        for module in modules.iter() {
+            for rule in module.alerts.iter().flat_map(|watch| &watch.rules) {
+                if let Some(other) = owners.insert(rule.name, module.name) {
+                    return Err(Error::invalid(format!(
+                        "two alert rules are named {:?}, of the module {other} and of the module {}; give one another name",
+                        rule.name, module.name
+                    )));
+                }
             }
         }
         let rounds = modules.iter_mut().map(|module| {
@@ -146,7 +149,7 @@ impl Alerts {
     }
 
     /// A job for each module: one process at a time looks at its rules, and tells what has begun and what has ended.
-    pub fn jobs(&self, every: Duration) -> Vec<Job> {
+    pub(crate) fn jobs(&self, every: Duration) -> Vec<Job> {
         let job = |round: &Arc<Round>| {
             let round = Arc::clone(round);
             Job::every(format!("alerts-{}", round.module), every, move |_outbox| {

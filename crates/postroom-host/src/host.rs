@@ -1,9 +1,10 @@
-//! What every HTTP handler and alert rule of a module gets to work with.
+//! The process as HTTP handlers, alert rules and parts of a module see it.
 
 use std::sync::Arc;
 
 use postroom::operate::Carrier;
 use postroom::{Health, Inspect, Relay, Result, Route, To, Tx, table};
+use postroom_monitor::{Readiness, ReadinessReport};
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -12,6 +13,7 @@ pub struct Host {
     pub store: Arc<dyn Inspect>,
     /// How the relay of this process is doing.
     pub health: Arc<Health>,
+    readiness: Readiness,
     routes: Arc<[Carrier]>,
     /// From which type to which the subscribers of the relay turn events.
     pub(crate) upcasts: Arc<[(String, String)]>,
@@ -25,6 +27,7 @@ impl Host {
             filter: route.filter.clone(),
         };
         Self {
+            readiness: Readiness::new(Arc::clone(&store), relay),
             store,
             health: relay.health(),
             routes: relay.routes().iter().map(carrier).collect(),
@@ -36,6 +39,11 @@ impl Host {
     pub fn carriers(&self, types: &[&str]) -> Vec<Carrier> {
         let carries = |route: &&Carrier| types.iter().any(|event| route.filter.matches(event));
         self.routes.iter().filter(carries).cloned().collect()
+    }
+
+    /// Whether entries move in this process, and if not, why.
+    pub async fn readiness(&self) -> ReadinessReport {
+        self.readiness.check().await
     }
 
     /// Begins a transaction: write what changed, `emit` what happened, commit both.

@@ -1,8 +1,9 @@
-//! What a module is, and the HTTP server that hosts modules.
+//! Modules, and the platform that runs them in one process.
 //!
-//! A [`Module`] bundles tables, events, subscribers, HTTP routes, jobs and alert rules under one name. Its subscribers and jobs join a
-//! [`postroom::Relay`] ([`Module::join`]), its routes are mounted on a [`Server`]. Nothing here opens a database, binds
-//! an address or reads a configuration: the binary does.
+//! A [`Module`] bundles everything that an application brings under one name: tables, events, subscribers, routes, jobs, HTTP
+//! routes, alert rules, long-running parts, metrics and settings. A [`Platform`] puts a process together from a store, modules,
+//! routes and brokers, and runs it. The daemon and the tests use it; so can you. Nothing here opens a database, binds an address
+//! or reads a configuration: the caller does.
 
 mod alert;
 mod body;
@@ -12,18 +13,16 @@ mod events;
 mod front;
 mod health;
 mod host;
-mod join;
-mod metrics;
 mod module;
+mod platform;
 mod problem;
 mod server;
 
-pub use alert::{Alerts, Finding, Messengers, Rule, Watch};
+pub use alert::{Finding, Messengers, Rule, Watch};
 pub use body::Body;
 pub use catalog::{Catalogue, Listed, Lock, Verdict};
 pub use host::Host;
-pub use join::{Topics, join_through};
-pub use metrics::Metrics;
-pub use module::Module;
+pub use module::{Misconfigured, Mistake, Module};
+pub use platform::{Feed, Platform, Process, Retention, Topics};
+pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;
-pub use server::Server;

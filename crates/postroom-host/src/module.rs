@@ -1,13 +1,29 @@
-//! A module: what an application or a product feature brings to a host.
+//! A module: everything that an application or a product feature brings to a process.
+
+mod part;
+mod settings;
+
+use std::fmt;
 
 use axum::Router;
-use postroom::{DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Subscriber, Topic, migration};
+use postroom::{
+    BoxError, CancellationToken, DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Route,
+    Subscriber, Topic, migration,
+};
+use postroom_monitor::Metrics;
+use postroom_monitor::prometheus_client::registry::Registry;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
+use self::settings::Declared;
 use crate::alert::{Finding, Rule, Watch};
 use crate::host::Host;
 
-/// Everything one application brings, under one name.
+pub(crate) use part::Part;
+pub use settings::{Misconfigured, Mistake};
+
+/// Everything that one application brings, under one name. A [`crate::Platform`] runs it.
 ///
 /// ```
 /// # mod http { pub(crate) fn routes() -> axum::Router<postroom_host::Host> { axum::Router::new() } }
@@ -25,29 +41,44 @@ use crate::host::Host;
 /// let module = Module::new("commerce")
 ///     .event::<OrderPaid>()
 ///     .subscriber(Subscriber::matching("product-sales", ["shop.order.*.v1"], count_sale))
-///     .routes(http::routes());
+///     .http(http::routes());
 /// assert_eq!(module.subscribers.len(), 1);
 /// ```
 #[derive(Debug)]
 pub struct Module {
-    /// Its name: its migrations are kept under it.
+    /// Its name: its migrations and its settings are kept under it.
     pub name: &'static str,
     /// Its tables, in plain SQL that every database takes.
     pub tables: Vec<Migration>,
-    /// The events it emits.
+    /// The events that it emits.
     pub events: Vec<EventType>,
     /// How they are named.
     pub naming: Naming,
     /// Where they belong on a broker.
     pub topic: Topic,
-    /// Who listens to what.
+    /// Its subscribers.
     pub subscribers: Vec<Subscriber>,
+    /// Its routes to destinations.
+    pub routes: Vec<Route>,
     /// Its HTTP routes, with their full paths.
-    pub routes: Router<Host>,
-    /// What it does now and then.
+    pub http: Router<Host>,
+    /// Work that one process at a time does periodically.
     pub jobs: Vec<Job>,
-    /// When somebody should know.
+    /// Its alert rules.
     pub alerts: Vec<Watch>,
+    parts: Vec<Part>,
+    metrics: Vec<Register>,
+    /// Settings that it has declared and not been given yet.
+    settings: Option<Declared>,
+}
+
+/// Registers metrics.
+struct Register(Box<dyn FnOnce(&mut Registry) + Send + Sync>);
+
+impl fmt::Debug for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Register")
+    }
 }
 
 impl Module {
@@ -60,9 +91,13 @@ impl Module {
             naming: Naming::default(),
             topic: Topic::default(),
             subscribers: Vec::new(),
-            routes: Router::new(),
+            routes: Vec::new(),
+            http: Router::new(),
             jobs: Vec::new(),
             alerts: Vec::new(),
+            parts: Vec::new(),
+            metrics: Vec::new(),
+            settings: None,
         }
     }
 
@@ -80,14 +115,14 @@ impl Module {
         self
     }
 
-    /// Says how its events are named, if not `{company}.{domain}.{action}.v{version}`.
+    /// Sets how its events are named, if not `{company}.{domain}.{action}.v{version}`.
     #[must_use]
     pub fn naming(mut self, naming: Naming) -> Self {
         self.naming = naming;
         self
     }
 
-    /// Says where its events belong on a broker, if not in `{domain}-events`.
+    /// Sets where its events belong on a broker, if not in `{domain}-events`.
     #[must_use]
     pub fn topic(mut self, topic: Topic) -> Self {
         self.topic = topic;
@@ -101,11 +136,131 @@ impl Module {
         self
     }
 
+    /// Adds a route that delivers events to a destination, for example to a webhook of a partner. Its name must be unique in the
+    /// store; begin it with the module's name.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
     /// Adds HTTP routes. Paths are not prefixed: begin them with the module's name unless a contract says otherwise.
     #[must_use]
-    pub fn routes(mut self, routes: Router<Host>) -> Self {
-        self.routes = self.routes.merge(routes);
+    pub fn http(mut self, routes: Router<Host>) -> Self {
+        self.http = self.http.merge(routes);
         self
+    }
+
+    /// Adds a part: work that every process does all the time, beside the relay. For work that one process at a time does
+    /// periodically, use [`Module::job`].
+    ///
+    /// A part runs until the token is cancelled; it then finishes what it has begun and returns `Ok(())`. A part that ends
+    /// before, with an error, by a panic or with `Ok(())`, ends the process: all other parts stop and the process fails with
+    /// that error. Nothing starts a part again, so a part retries by itself what can be retried.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use postroom::CancellationToken;
+    /// use postroom_host::{Host, Module};
+    ///
+    /// async fn read_mails(host: Host, stop: CancellationToken) -> postroom::Result<()> {
+    ///     while !stop.is_cancelled() {
+    ///         let tx = host.begin().await?;
+    ///         // … emit an event for each mail …
+    ///         tx.commit().await?;
+    ///         stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(10))).await;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let module = Module::new("shop").part("mailbox", read_mails);
+    /// ```
+    #[must_use]
+    pub fn part<F, Fut, E>(mut self, name: &str, part: F) -> Self
+    where
+        F: FnOnce(Host, CancellationToken) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.parts
+            .push(Part::new(format!("{name} of the module {}", self.name), part));
+        self
+    }
+
+    /// Adds metrics to the page at `/metrics`. Their names begin with the module's name.
+    ///
+    /// ```
+    /// use postroom_host::Module;
+    /// use postroom_host::prometheus_client::metrics::counter::Counter;
+    ///
+    /// let mails: Counter = Counter::default(); // count in a clone of it
+    /// let module = Module::new("shop").metrics({
+    ///     let mails = mails.clone();
+    ///     move |registry| registry.register("mails", "Mails that were sent", mails) // shop_mails_total
+    /// });
+    /// ```
+    #[must_use]
+    pub fn metrics(mut self, register: impl FnOnce(&mut Registry) + Send + Sync + 'static) -> Self {
+        self.metrics.push(Register(Box::new(register)));
+        self
+    }
+
+    /// Declares settings, and what they add to or change in the module. The daemon reads them from the section
+    /// `[modules.<name>]` of its configuration; [`Module::configure`] takes them from elsewhere. A platform whose module was given
+    /// none uses those of an empty section, so give each field a default. A key that the type does not know is an error. A module
+    /// has one type of settings: a second call replaces the first.
+    ///
+    /// ```
+    /// use postroom::{Delays, Retry, Subscriber};
+    /// use postroom_host::Module;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(default)]
+    /// struct Settings {
+    ///     attempts_max: u32,
+    /// }
+    ///
+    /// impl Default for Settings {
+    ///     fn default() -> Self {
+    ///         Self { attempts_max: 10 }
+    ///     }
+    /// }
+    ///
+    /// # async fn count_sale(_: &mut postroom::Tx, _: &postroom::Event) -> postroom::Result<()> { Ok(()) }
+    /// let module = Module::new("shop").settings(|module, settings: Settings| {
+    ///     let retry = Retry { attempts_max: Some(settings.attempts_max), ..Retry::default() };
+    ///     module.subscriber(Subscriber::matching("sales", ["shop.**"], count_sale).retry(retry))
+    /// });
+    /// # let section = serde_json::json!({ "attempt_max": 3 }).as_object().unwrap().clone();
+    /// let error = module.configure(section).unwrap_err(); // [modules.shop] attempt_max = 3
+    /// assert_eq!(error.mistakes[0].key, "attempt_max");
+    /// ```
+    #[must_use]
+    pub fn settings<S, F>(mut self, apply: F) -> Self
+    where
+        S: DeserializeOwned,
+        F: FnOnce(Self, S) -> Self + Send + Sync + 'static,
+    {
+        self.settings = Some(Declared::new(apply));
+        self
+    }
+
+    /// Whether it has declared settings that it was not given yet.
+    pub fn wants_settings(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    /// Gives it its settings. A module that has declared none takes an empty section only.
+    pub fn configure(mut self, section: Map<String, Value>) -> Result<Self, Misconfigured> {
+        match self.settings.take() {
+            Some(declared) => declared.apply(self, section),
+            None if section.is_empty() => Ok(self),
+            None => Err(Misconfigured {
+                module: self.name,
+                mistakes: section.into_iter().map(|(key, _)| Mistake::unknown(key)).collect(),
+            }),
+        }
     }
 
     /// Adds a job.
@@ -148,14 +303,35 @@ impl Module {
         self
     }
 
-    /// Brings the module's tables up to date; answers what was applied.
+    /// Brings its tables up to date; answers what was applied. [`crate::Process::migrate`] does this for all modules.
     pub async fn migrate(&self, store: &dyn Inspect) -> Result<Vec<Migration>> {
         migration::up(store.db(), self.name, &self.tables).await
     }
 
-    /// Hands the subscribers and jobs to a relay; what is left is for [`crate::Server::mount`].
-    pub fn join(&mut self, relay: Relay) -> Relay {
+    /// The defaults of its settings, if it still wants some.
+    pub(crate) fn configure_if_needed(self) -> Result<Self, Misconfigured> {
+        match self.wants_settings() {
+            true => self.configure(Map::new()),
+            false => Ok(self),
+        }
+    }
+
+    /// Hands its subscribers, routes and jobs to a relay.
+    pub(crate) fn join(&mut self, relay: Relay) -> Relay {
         let relay = self.subscribers.drain(..).fold(relay, Relay::subscriber);
+        let relay = self.routes.drain(..).fold(relay, Relay::route);
         self.jobs.drain(..).fold(relay, Relay::job)
+    }
+
+    /// Adds its metrics to the page, under its name.
+    pub(crate) fn register(&mut self, metrics: &Metrics) {
+        let prefix = self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        for Register(register) in self.metrics.drain(..) {
+            metrics.register(&prefix, register);
+        }
+    }
+
+    pub(crate) fn take_parts(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.parts)
     }
 }

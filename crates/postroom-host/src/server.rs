@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::FutureExt;
 use postroom::{Error, ErrorKind, Result};
+use postroom_monitor::Metrics;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -24,7 +25,6 @@ use crate::events;
 use crate::front::{self, Mounted};
 use crate::health;
 use crate::host::Host;
-use crate::metrics::Metrics;
 use crate::module::Module;
 use crate::problem::Problem;
 
@@ -33,12 +33,9 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// How long a request may take until its response begins, reading its body included.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The format of metrics.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Hosts modules over HTTP.
-#[derive(Debug)]
-pub struct Server {
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
     host: Host,
     routes: Router<Host>,
     mounted: Vec<Mounted>,
@@ -47,7 +44,7 @@ pub struct Server {
 
 impl Server {
     /// A server without modules.
-    pub fn new(host: Host) -> Self {
+    pub(crate) fn new(host: Host) -> Self {
         Self {
             host,
             routes: Router::new(),
@@ -58,15 +55,15 @@ impl Server {
 
     /// Shows this catalogue at `/asyncapi.json`.
     #[must_use]
-    pub fn catalogue(mut self, catalogue: &Catalogue) -> Self {
+    pub(crate) fn catalogue(mut self, catalogue: &Catalogue) -> Self {
         self.asyncapi = catalogue.asyncapi();
         self
     }
 
-    /// Adds a module's routes.
+    /// Adds a module's HTTP routes.
     #[must_use]
-    pub fn mount(mut self, module: Module) -> Self {
-        self.routes = self.routes.merge(module.routes);
+    pub(crate) fn mount(mut self, module: Module) -> Self {
+        self.routes = self.routes.merge(module.http);
         self.mounted.push(Mounted {
             name: module.name,
             events: module.events,
@@ -76,10 +73,10 @@ impl Server {
 
     /// Serves these metrics at `/metrics`.
     #[must_use]
-    pub fn metrics(mut self, metrics: Metrics) -> Self {
-        let page = async move || match metrics.text() {
-            Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-            Err(_never) => Problem::failed().into_response(),
+    pub(crate) fn metrics(mut self, metrics: Metrics) -> Self {
+        let page = async move || {
+            let text = metrics.text().map_err(Problem::from)?;
+            Ok::<_, Problem>(([(header::CONTENT_TYPE, Metrics::CONTENT_TYPE)], text))
         };
         self.routes = self.routes.route("/metrics", get(page));
         self
@@ -87,22 +84,22 @@ impl Server {
 
     /// Shows these alerts at `/alerts`.
     #[must_use]
-    pub fn alerts(mut self, alerts: Alerts) -> Self {
+    pub(crate) fn alerts(mut self, alerts: Alerts) -> Self {
         let page = async move || alerts.page().await;
         self.routes = self.routes.route("/alerts", get(page));
         self
     }
 
     /// Serves until `stop`, then lets requests that have begun end. How long to wait for them is the caller's decision.
-    pub async fn run(self, listener: TcpListener, stop: CancellationToken) -> Result<()> {
+    pub(crate) async fn run(self, listener: TcpListener, stop: CancellationToken) -> Result<()> {
         axum::serve(listener, self.router())
             .with_graceful_shutdown(stop.cancelled_owned())
             .await
             .map_err(|source| Error::caused(ErrorKind::Failed, "serve HTTP", source))
     }
 
-    /// Everything it serves, for tests and for a server of somebody's own.
-    pub fn router(self) -> Router {
+    /// Everything it serves.
+    pub(crate) fn router(self) -> Router {
         let declared = Arc::new(Declared::of(&self.mounted, &self.host.upcasts));
         let record = async move |State(host): State<Host>, headers: HeaderMap, body: Bytes| {
             events::post(&host, &declared, &headers, &body).await

@@ -239,7 +239,8 @@ impl Relay {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses mistakes in its routes and jobs, as [`Relay::run`] does first.
+    pub fn check(&self) -> Result<()> {
         let mut jobs = HashSet::from(["schedule", "replay"]);
         if let Some(job) = self.jobs.iter().find(|job| !jobs.insert(&job.name)) {
             return Err(Error::invalid(format!(

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use time::Time;
+use postroom_host::Retention;
+use toml::Table;
 
 use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
@@ -30,7 +31,6 @@ pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
 /// The file that is read when no other is named.
 const FILE: &str = "postroom.toml";
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Of a relay's lease, and of those that a broker knows.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
@@ -102,18 +102,6 @@ pub(crate) struct Relay {
     pub(crate) lease: Duration,
 }
 
-/// `[retention]`
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Retention {
-    pub(crate) outbox: Duration,
-    pub(crate) inbox: Duration,
-    /// Of those that were decided on.
-    pub(crate) dead: Duration,
-    pub(crate) archive: bool,
-    /// Absent: every minute.
-    pub(crate) daily_at: Option<Time>,
-}
-
 /// `[modules]`: what is said about each, by its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Modules(pub(crate) BTreeMap<&'static str, ModuleSettings>);
@@ -125,9 +113,17 @@ impl Default for Modules {
 }
 
 impl Modules {
-    /// What is said about a module.
-    pub(crate) fn get(&self, module: &str) -> ModuleSettings {
-        self.0.get(module).copied().unwrap_or_default()
+    /// Whether a module is switched on or off, if the configuration says so.
+    pub(crate) fn enabled(&self, module: &str) -> Option<bool> {
+        self.0.get(module)?.enabled
+    }
+
+    /// The module's own settings.
+    pub(crate) fn own(&self, module: &str) -> Table {
+        self.0
+            .get(module)
+            .map(|settings| settings.own.clone())
+            .unwrap_or_default()
     }
 
     /// Switches all of them on; those that are switched off too, if `all`.
@@ -139,17 +135,27 @@ impl Modules {
 
     /// The broker that feeds a module's subscribers, if one does.
     pub(crate) fn broker(&self, module: &str) -> Option<BrokerKind> {
-        self.get(module).broker
+        self.0.get(module)?.broker
     }
 }
 
 /// `[modules.hello]` and the like.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct ModuleSettings {
     /// Absent: only on the built-in file, because its events and cursors do not belong into somebody's database.
     pub(crate) enabled: Option<bool>,
     /// Absent: its subscribers are fed straight from the outbox.
     pub(crate) broker: Option<BrokerKind>,
+    /// Every other key: settings that the module has declared itself.
+    pub(crate) own: Table,
+}
+
+/// The module's own settings may hold secrets, so only their keys are shown.
+impl fmt::Debug for ModuleSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own: Vec<&String> = self.own.keys().collect();
+        write!(f, "ModuleSettings({:?}, {:?}, {own:?})", self.enabled, self.broker)
+    }
 }
 
 impl Default for Server {
@@ -173,18 +179,6 @@ impl Default for Relay {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self {
-            outbox: 7 * DAY,
-            inbox: 7 * DAY,
-            dead: 90 * DAY,
-            archive: false,
-            daily_at: None,
         }
     }
 }
@@ -221,6 +215,8 @@ mod tests {
 
     use super::*;
 
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
     fn none() -> [(String, String); 0] {
         []
     }
@@ -239,7 +235,7 @@ mod tests {
             .collect();
         let config = Config::read(&examples, none()).unwrap();
         assert_eq!(config.routes, [Route::new("everything", Destination::Log)]);
-        assert_eq!(config.modules.get("hello").enabled, Some(true));
+        assert_eq!(config.modules.enabled("hello"), Some(true));
     }
 
     #[test]
@@ -352,7 +348,7 @@ mod tests {
         assert!(config.retention.archive);
         assert_eq!(config.retention.outbox, DAY);
         assert_eq!(config.store.url.to_string(), "postgres://app@db/app");
-        assert_eq!(config.modules.get("hello").enabled, Some(false));
+        assert_eq!(config.modules.enabled("hello"), Some(false));
         assert_eq!(config.routes, [Route::new("all", Destination::Null)]);
         let bad = environment(&[
             ("POSTROOM__RELAY__LEASE", "1"),

@@ -32,7 +32,7 @@ pub fn module() -> Module {
             handlers::write_receipt,
         ))
         .subscriber(flaky())
-        .routes(http::routes())
+        .http(http::routes())
 }
 
 /// Retries for about four seconds, so that a dead letter appears soon after the first start.

@@ -8,4 +8,5 @@
 
 mod alert;
 mod carrier;
+mod platform;
 mod watched;

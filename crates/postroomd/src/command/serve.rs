@@ -1,14 +1,13 @@
 //! `postroom serve`: chosen roles of the daemon, for production.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use super::up::log_progress;
 use crate::config::Config;
-use crate::daemon::{self, Daemon};
+use crate::daemon;
 use crate::signal::Signals;
 use crate::telemetry::Telemetry;
 use crate::{log, module};
@@ -45,10 +44,12 @@ impl Serve {
         let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
             return Ok(());
         };
-        let mut daemon = Daemon::start(&config, &store, module::enabled(&config), listener)?;
-        daemon.add(|stop| log_progress(Arc::clone(&store), stop));
+        let process = daemon::platform(&config, &store, module::enabled(&config))?
+            .serve(listener)
+            .part("progress", |host, stop| log_progress(host.store, stop))
+            .build()?;
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
-        let outcome = daemon.run(signals).await;
+        let outcome = daemon::run(process, signals).await;
         store.db().close_by_ref().await.context("close the store")?;
         telemetry.finish().await;
         outcome

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use postroom::{Inspect, migration, operate};
+use postroom::{Inspect, operate};
 use postroom_host::Module;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::daemon::{self, Daemon};
+use crate::daemon;
 use crate::output;
 use crate::signal::Signals;
-use crate::store::{PLATFORM, StoreUrl};
+use crate::store::StoreUrl;
 use crate::telemetry::Telemetry;
 use crate::view::View;
 use crate::{log, module};
@@ -51,23 +51,29 @@ impl Up {
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
         let url = format!("http://{}", listener.local_addr().context("read the bound address")?);
-        let modules = modules(&config, self.demo);
-        let Some(store) = signals.unless(open(&config, &modules)).await.transpose()? else {
+        let Some(store) = signals.unless(config.store.url.open()).await.transpose()? else {
             return Ok(());
         };
-        signals.unless(tell_if_standby(store.as_ref())).await;
-        let mut daemon = Daemon::start(&config, &store, modules, listener)?;
-        match notes {
+        let platform = daemon::platform(&config, &store, modules(&config, self.demo))?.serve(listener);
+        let platform = match &notes {
             Some(notes) => {
-                let view = View::new(Arc::clone(&store), &config.store.url, url, notes);
-                daemon.add(|stop| view.run(stop));
+                let view = View::new(Arc::clone(&store), &config.store.url, url.clone(), notes.clone());
+                platform.part("view", |_host, stop| view.run(stop))
             }
-            None => {
-                output::print(format!("store {}\nlistening on {url}", config.store.url))?;
-                daemon.add(|stop| log_progress(Arc::clone(&store), stop));
-            }
+            None => platform.part("progress", |host, stop| log_progress(host.store, stop)),
+        };
+        let process = platform.build()?;
+        let Some(applied) = signals.unless(process.migrate()).await.transpose()? else {
+            return Ok(());
+        };
+        if applied > 0 {
+            tracing::info!(applied, "tables are up to date");
         }
-        let outcome = daemon.run(signals).await;
+        signals.unless(tell_if_standby(store.as_ref())).await;
+        if notes.is_none() {
+            output::print(format!("store {}\nlistening on {url}", config.store.url))?;
+        }
+        let outcome = daemon::run(process, signals).await;
         store.db().close_by_ref().await.context("close the store")?;
         telemetry.finish().await;
         outcome
@@ -86,7 +92,7 @@ impl Up {
     }
 }
 
-/// The modules, with traffic in those that bring some; in the reference systems only when somebody asked for a demonstration.
+/// The modules, with traffic in those that bring some; in the reference systems only for a demonstration.
 fn modules(config: &Config, is_demo: bool) -> Vec<Module> {
     let add_traffic = |module: Module| match module.name {
         "hello" => module.job(hello::traffic()),
@@ -98,20 +104,7 @@ fn modules(config: &Config, is_demo: bool) -> Vec<Module> {
     module::enabled(config).into_iter().map(add_traffic).collect()
 }
 
-/// The store, with every table there is need of.
-async fn open(config: &Config, modules: &[Module]) -> Result<Arc<dyn Inspect>> {
-    let store = config.store.url.open().await?;
-    let mut applied = migration::up(store.db(), PLATFORM, store.migrations()).await?.len();
-    for module in modules {
-        applied += module.migrate(store.as_ref()).await?.len();
-    }
-    if applied > 0 {
-        tracing::info!(applied, "tables are up to date");
-    }
-    Ok(store)
-}
-
-/// Somebody who starts a second process should know why nothing moves in it.
+/// Tells the user of a second process why nothing moves in it.
 async fn tell_if_standby(store: &dyn Inspect) {
     let Ok(status) = operate::status(store).await else {
         return; // who works what is only a hint

@@ -1,11 +1,12 @@
 //! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
 
+use postroom_host::{Mistake, Module, Retention};
 use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Retention, Server, Store, Telemetry, alert, broker,
-    route, value,
+    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Server, Store, Telemetry, alert, broker, route,
+    value,
 };
 
 use crate::broker::BrokerKind;
@@ -60,19 +61,34 @@ fn read_root(root: &mut Section<'_>) -> Config {
         retention: root.section("retention", read_retention),
         alerts: root.section("alerts", alert::read),
         modules: root.section("modules", |modules| {
-            let names = module::BUILT_IN.iter().map(|(name, _)| *name);
-            Modules(names.map(|name| (name, read_module(modules, name))).collect())
+            let read = |(name, module): &module::BuiltIn| (*name, read_module(modules, module()));
+            Modules(module::BUILT_IN.iter().map(read).collect())
         }),
         brokers: root.section("brokers", broker::read),
         routes: route::read_all(root),
     }
 }
 
-fn read_module(modules: &mut Section<'_>, name: &'static str) -> ModuleSettings {
-    modules.section(name, |section| ModuleSettings {
+/// The keys that every module has, and those that it has declared itself.
+fn read_module(modules: &mut Section<'_>, module: Module) -> ModuleSettings {
+    modules.section(module.name, |section| ModuleSettings {
         enabled: section.take("enabled", value::flag),
         broker: section.take("broker", value::broker),
+        own: read_own(section, module),
     })
+}
+
+fn read_own(section: &mut Section<'_>, module: Module) -> Table {
+    if !module.wants_settings() {
+        return Table::new(); // any other key is unknown
+    }
+    let own = section.take_rest();
+    if let Err(error) = module::configure(module, own.clone()) {
+        for Mistake { key, says } in error.mistakes {
+            section.wrong(&key, &says);
+        }
+    }
+    own
 }
 
 /// Whoever goes to a broker needs its address, and transactions need a route in one piece.
@@ -108,13 +124,17 @@ fn check_brokers(root: &mut Section<'_>, config: &Config) {
 /// A route keeps its progress under its name, and a subscriber is a route too.
 fn check_names(root: &mut Section<'_>, config: &Config) {
     for module in module::enabled(config) {
-        let is_taken = |route: &&route::Route| module.subscribers.iter().any(|one| one.group == route.name);
-        for (at, route) in config.routes.iter().enumerate().filter(|(_, route)| is_taken(route)) {
-            let says = format!(
-                "{:?} is the name of a subscriber of the module {}; progress is kept by name, so choose another",
-                route.name, module.name
-            );
-            root.wrong(&format!("routes[{at}].name"), &says);
+        let groups = module.subscribers.iter().map(|one| ("subscriber", &one.group));
+        let routes = module.routes.iter().map(|one| ("route", &one.name));
+        for (what, name) in groups.chain(routes) {
+            let is_taken = |(_, route): &(usize, &route::Route)| route.name == *name;
+            for (at, _) in config.routes.iter().enumerate().filter(is_taken) {
+                let says = format!(
+                    "{name:?} is the name of a {what} of the module {}; progress is kept by name, so choose another",
+                    module.name
+                );
+                root.wrong(&format!("routes[{at}].name"), &says);
+            }
         }
     }
 }
@@ -177,4 +197,63 @@ fn typed(text: &str) -> Value {
         .filter(|table| table.len() == 1)
         .and_then(|mut table| table.remove("value"));
     value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Shop {
+        seats: u32,
+        till: Till,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Till {
+        float: u32,
+    }
+
+    /// The settings of a module that has some, and every mistake in them.
+    fn shop(toml: &str, environment: &[(&str, &str)]) -> (ModuleSettings, Vec<String>) {
+        let (mut table, mut mistakes) = (toml.parse().unwrap(), Mistakes::default());
+        let owned = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        overlay(&mut table, owned, &mut mistakes);
+        let mut root = Section::new("", table, &mut mistakes);
+        let module = Module::new("shop").settings(|module, _shop: Shop| module);
+        let settings = root.section("modules", |modules| read_module(modules, module));
+        root.finish();
+        (settings, mistakes.into_vec())
+    }
+
+    #[test]
+    fn a_module_takes_the_settings_that_it_has_declared() {
+        let toml = "[modules.shop]\nenabled = true\nseats = 7\ntill.float = 100";
+        let (settings, mistakes) = shop(toml, &[("POSTROOM__MODULES__SHOP__SEATS", "8")]);
+        assert_eq!(mistakes, Vec::<String>::new());
+        assert_eq!(settings.enabled, Some(true));
+        assert_eq!(settings.own, "seats = 8\ntill.float = 100".parse().unwrap());
+    }
+
+    #[test]
+    fn a_setting_that_a_module_does_not_know_is_named() {
+        let (_, mistakes) = shop("[modules.shop]\nseat = 7\ntill.flaot = 1", &[]);
+        let unknown = "unknown key; the module has no such setting";
+        assert_eq!(
+            mistakes,
+            [
+                format!("modules.shop.seat: {unknown}"),
+                format!("modules.shop.till.flaot: {unknown}")
+            ]
+        );
+        let (_, mistakes) = shop("", &[("POSTROOM__MODULES__SHOP__TILL__FLOAT", "much")]);
+        let says = "modules.shop.till.float (from POSTROOM__MODULES__SHOP__TILL__FLOAT): invalid type: string \"much\", expected u32";
+        assert_eq!(mistakes, [says]);
+    }
 }

@@ -75,6 +75,11 @@ impl<'a> Section<'a> {
         self.table.remove(key)
     }
 
+    /// All keys that were not taken yet.
+    pub(super) fn take_rest(&mut self) -> Table {
+        std::mem::take(&mut self.table)
+    }
+
     /// A key that has no default.
     pub(super) fn require<T>(
         &mut self,

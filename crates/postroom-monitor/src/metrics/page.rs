@@ -14,7 +14,7 @@ type Labels<const N: usize> = [(&'static str, String); N];
 /// A metric: its name, what it means, and where its value is.
 type Shown<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
-/// What is being written.
+/// The page that is being written.
 pub(super) struct Page<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Page<'_> {
@@ -33,7 +33,7 @@ impl Page<'_> {
         self.gauge("group_waiting_messages", help, values)
     }
 
-    /// What this process does and has done.
+    /// The work of this process, now and since its start.
     pub(super) fn workers(&mut self, readings: &[Reading]) -> fmt::Result {
         let counters: [Shown<Counts, u64>; 5] = [
             ("delivered", "Entries that reached their destination", |counts| {
@@ -76,7 +76,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// What the store knew at that time, for all processes.
+    /// The state of the store at that time, for all processes.
     pub(super) fn status(&mut self, at: Instant, status: &Status) -> fmt::Result {
         let age = at.elapsed().as_secs_f64();
         self.gauge(

@@ -1,0 +1,110 @@
+//! Mistakes in what a platform was given, found before anything runs. Each message names the module, route or setting at fault.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use postroom::{Error, Result};
+
+use super::feed::Feed;
+use super::process::OWN;
+use super::{Outgoing, Platform};
+use crate::module::Module;
+
+/// The shortest lease: a process renews its leases several times before they run out.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+
+pub(super) fn settings(platform: &Platform) -> Result<()> {
+    if let Some(ttl) = platform.lease_ttl.filter(|ttl| *ttl < LEASE_MIN) {
+        return Err(Error::invalid(format!(
+            "lease_ttl is {ttl:?}; give at least {LEASE_MIN:?}"
+        )));
+    }
+    if platform.alerts_every.is_zero() {
+        return Err(Error::invalid(
+            "alerts_every is zero; give the time between two looks at the rules",
+        ));
+    }
+    platform
+        .retention
+        .as_ref()
+        .map_or(Ok(()), |retention| retention.check())
+}
+
+/// Each module has a name of its own, and each feed a module.
+pub(super) fn modules(modules: &[Module], feeds: &[(String, Feed)]) -> Result<()> {
+    let mut names = HashMap::new();
+    for module in modules {
+        if module.name == OWN {
+            return Err(Error::invalid(format!(
+                "a module is named {OWN:?}; Postroom keeps its own migrations under this name, so choose another"
+            )));
+        }
+        if names.insert(module.name, None).is_some() {
+            return Err(Error::invalid(format!(
+                "two modules are named {:?}; give each its own name",
+                module.name
+            )));
+        }
+    }
+    for (module, feed) in feeds {
+        match names.get_mut(module.as_str()) {
+            None => {
+                let known: Vec<&str> = modules.iter().map(|module| module.name).collect();
+                return Err(Error::invalid(format!(
+                    "the broker {:?} feeds the module {module:?}, which does not exist; there is {known:?}",
+                    feed.name
+                )));
+            }
+            Some(taken @ None) => *taken = Some(feed),
+            Some(Some(other)) => {
+                return Err(Error::invalid(format!(
+                    "the module {module:?} is fed by the broker {:?} and by the broker {:?}; one broker feeds a module",
+                    other.name, feed.name
+                )));
+            }
+        }
+    }
+    brokers(feeds)
+}
+
+/// Brokers of one name are one broker.
+fn brokers(feeds: &[(String, Feed)]) -> Result<()> {
+    for (module, feed) in feeds {
+        let other = feeds
+            .iter()
+            .find(|(_, other)| other.name == feed.name && !other.is_same(feed));
+        if let Some((other, _)) = other {
+            return Err(Error::invalid(format!(
+                "the modules {module:?} and {other:?} are fed by two brokers that are both named {:?}; give each a name with \
+                 Feed::new",
+                feed.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Progress is kept by name, and a subscriber is a route too.
+pub(super) fn route_names(routes: &[Outgoing], modules: &[Module]) -> Result<()> {
+    let own = routes
+        .iter()
+        .map(|outgoing| (outgoing.route.name.as_str(), "a route of the platform".to_owned()));
+    let brought = modules.iter().flat_map(|module| {
+        let groups = module
+            .subscribers
+            .iter()
+            .map(|one| (one.group.as_str(), "a subscriber"));
+        let routes = module.routes.iter().map(|one| (one.name.as_str(), "a route"));
+        let of_module = |(name, what)| (name, format!("{what} of the module {}", module.name));
+        groups.chain(routes).map(of_module)
+    });
+    let mut owners = HashMap::new();
+    for (name, owner) in own.chain(brought) {
+        if let Some(other) = owners.insert(name, owner.clone()) {
+            return Err(Error::invalid(format!(
+                "{name:?} is the name of {other} and of {owner}; progress is kept by name, so give each its own"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! A broker that feeds the subscribers of modules, and how they join the relay through it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use postroom::{
+    BoxError, Broker, Destination, Error, ErrorKind, Filter, Mode, Relay, Result, Route, Start, Subscriber, To, Topic,
+};
+
+use super::topics::Topics;
+use crate::module::Module;
+
+/// The name of a broker that was given none.
+const UNNAMED: &str = "broker";
+
+/// Opens where a route of this name publishes to topics of this template.
+type Publish = Arc<dyn Fn(&str, Topic) -> Result<Arc<dyn Destination>, BoxError> + Send + Sync>;
+
+/// A broker that feeds subscribers. Its name is part of the names of the routes that the platform adds to publish events there
+/// (`to-kafka`), and progress is kept under those: do not change it later.
+///
+/// ```
+/// # fn example(store: std::sync::Arc<dyn postroom::Inspect>, kafka: std::sync::Arc<dyn postroom::Broker>) {
+/// use postroom_host::{Feed, Module, Platform};
+///
+/// let kafka = Feed::new("kafka", kafka);
+/// let platform = Platform::new(store)
+///     .module(Module::new("orders"))
+///     .module(Module::new("ledger"))
+///     .feed("orders", kafka.clone())
+///     .feed("ledger", kafka);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Feed {
+    pub(super) name: String,
+    pub(super) broker: Arc<dyn Broker>,
+    publish: Publish,
+}
+
+impl Feed {
+    /// A broker under a name.
+    pub fn new(name: impl Into<String>, broker: Arc<dyn Broker>) -> Self {
+        let publisher = Arc::clone(&broker);
+        Self {
+            name: name.into(),
+            broker,
+            publish: Arc::new(move |_route, topic| Ok(publisher.publisher(topic, Mode::default()))),
+        }
+    }
+
+    /// Sets how a route publishes there, by the route's name. By default, with [`Broker::publisher`] in binary mode.
+    #[must_use]
+    pub fn publisher<E: Into<BoxError>>(
+        mut self,
+        open: impl Fn(&str, Topic) -> Result<Arc<dyn Destination>, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.publish = Arc::new(move |route, topic| open(route, topic).map_err(Into::into));
+        self
+    }
+
+    /// Whether the other one is the same broker.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.broker, &other.broker)
+    }
+
+    /// Joins modules to a relay. For each kind of topic, one route publishes the events that any of their subscribers listens
+    /// to. Each subscriber reads the topics of its events; events that are in no topic come from the log.
+    pub(super) fn join(&self, mut relay: Relay, modules: Vec<&mut Module>, topics: &Topics) -> Result<Relay> {
+        let subscribers: Vec<&Subscriber> = modules.iter().flat_map(|module| &module.subscribers).collect();
+        let brings = topics.wanted(|event| subscribers.iter().any(|subscriber| subscriber.filter.matches(event)));
+        let mut routes = Vec::new();
+        for (topic, events) in topics.unpublished(&brings) {
+            let route = self.publishing(&topic)?;
+            routes.push(for_readers(route, &topic, events, (topics, &subscribers)));
+        }
+        for module in modules {
+            relay = self.join_one(relay, module, &brings, topics);
+        }
+        Ok(routes.into_iter().fold(relay, Relay::route))
+    }
+
+    /// A route that publishes to topics of this template.
+    fn publishing(&self, topic: &Topic) -> Result<Route> {
+        let name = match *topic == Topic::default() {
+            true => format!("to-{}", self.name),
+            false => format!("to-{}-{topic}", self.name),
+        };
+        match (self.publish)(&name, topic.clone()) {
+            Ok(destination) => Ok(Route::new(name, To::Destination(destination))),
+            Err(source) => {
+                let doing = format!("open the publisher of the route {name:?}");
+                Err(Error::caused(ErrorKind::Failed, doing, source))
+            }
+        }
+    }
+
+    fn join_one(&self, relay: Relay, module: &mut Module, brings: &Filter, topics: &Topics) -> Relay {
+        let subscribers = module.subscribers.drain(..);
+        subscribers.fold(relay, |relay, subscriber| match topics.matching(&subscriber.filter) {
+            none if none.is_empty() => relay.subscriber(subscriber),
+            topics => relay.route(subscriber.fed_by(Arc::clone(&self.broker), topics, brings.clone())),
+        })
+    }
+}
+
+/// The route, publishing these events. It waits for the groups that read its topics, and for no other: a group that cannot join
+/// must not delay the events of others.
+fn for_readers(
+    route: Route,
+    topic: &Topic,
+    events: Vec<&'static str>,
+    (topics, subscribers): (&Topics, &[&Subscriber]),
+) -> Route {
+    let written: Vec<String> = events.iter().map(|event| topic.of(event)).collect();
+    let from_head = subscribers.iter().all(|subscriber| subscriber.start == Start::Head);
+    Route {
+        filter: Filter::any_of(events),
+        awaits: topics.readers(subscribers.iter().copied(), &written),
+        start: if from_head { Start::Head } else { Start::Beginning },
+        ..route
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("name", &self.name)
+            .field("broker", &self.broker)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A broker under the name `broker`, for a process with one.
+impl From<Arc<dyn Broker>> for Feed {
+    fn from(broker: Arc<dyn Broker>) -> Self {
+        Self::new(UNNAMED, broker)
+    }
+}
+
+/// A broker under the name `broker`, for a process with one.
+impl<B: Broker + 'static> From<Arc<B>> for Feed {
+    fn from(broker: Arc<B>) -> Self {
+        Self::new(UNNAMED, broker)
+    }
+}

@@ -1,0 +1,218 @@
+//! How routes, modules and brokers are joined, and which mistakes are refused.
+
+use async_trait::async_trait;
+use postroom::{Batch, Broker, Destination, DomainEvent, Event, Filter, Receipt, Source, Subscriber, To, Tx};
+use postroom_testkit::memory_broker::MemoryBroker;
+use postroom_testkit::{Fresh, fresh};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::*;
+
+#[derive(Serialize, JsonSchema)]
+struct Paid;
+
+impl DomainEvent for Paid {
+    const TYPE: &'static str = "shop.order.paid.v1";
+    const AGGREGATE_TYPE: &'static str = "order";
+    fn aggregate_id(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Posted;
+
+impl DomainEvent for Posted {
+    const TYPE: &'static str = "Posted";
+    const AGGREGATE_TYPE: &'static str = "account";
+    fn aggregate_id(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+/// Takes nothing.
+#[derive(Debug)]
+struct Nowhere;
+
+#[async_trait]
+impl Destination for Nowhere {
+    async fn deliver(&self, _batch: &Batch<'_>) -> Vec<Receipt> {
+        Vec::new()
+    }
+}
+
+fn nowhere(name: &str, pattern: &str) -> Route {
+    Route {
+        filter: Filter::any_of([pattern]),
+        ..Route::new(name, To::Destination(Arc::new(Nowhere)))
+    }
+}
+
+fn group(name: &str, pattern: &str) -> Subscriber {
+    async fn ignore(_tx: &mut Tx, _event: &Event) -> Result<()> {
+        Ok(())
+    }
+    Subscriber::matching(name, [pattern], ignore)
+}
+
+fn shop() -> Module {
+    let shop = Module::new("shop").event::<Paid>();
+    shop.subscriber(group("sales", "shop.**"))
+        .subscriber(group("audit", "**"))
+}
+
+fn bank() -> Module {
+    let bank = Module::new("bank").event::<Posted>();
+    bank.topic("bank-events".parse().unwrap())
+        .subscriber(group("balances", "Posted"))
+}
+
+fn broker() -> Arc<dyn Broker> {
+    Arc::new(MemoryBroker::default())
+}
+
+/// The routes of a process, each with the groups that it awaits and the topics that feed it.
+fn joined(platform: Platform) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let process = platform.build().unwrap();
+    let routes = process.relay.routes().iter().map(|route| {
+        let topics = match &route.from {
+            Source::Outbox => Vec::new(),
+            Source::Broker { topics, .. } => topics.clone(),
+        };
+        (route.name.clone(), route.awaits.clone(), topics)
+    });
+    routes.collect()
+}
+
+fn route(name: &str, awaits: &[&str], topics: &[&str]) -> (String, Vec<String>, Vec<String>) {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    (name.to_owned(), owned(awaits), owned(topics))
+}
+
+#[tokio::test]
+async fn a_publishing_route_awaits_the_groups_that_read_its_topics() {
+    let (fresh, feed) = (fresh::sqlite().await, Feed::new("x", broker()));
+    let platform = Platform::new(fresh.store()).modules([shop(), bank()]);
+    let expected = [
+        route("sales", &[], &["order-events"]),
+        route("audit", &[], &["bank-events", "order-events"]),
+        route("balances", &[], &["bank-events"]),
+        route("to-x", &["sales", "audit"], &[]),
+        route("to-x-bank-events", &["audit", "balances"], &[]),
+    ];
+    assert_eq!(joined(platform.feed("shop", feed.clone()).feed("bank", feed)), expected);
+}
+
+#[tokio::test]
+async fn several_brokers_feed_a_module_each_and_a_module_without_one_reads_the_log() {
+    let fresh = fresh::sqlite().await;
+    let three = [
+        shop(),
+        bank(),
+        Module::new("cellar").subscriber(group("stock", "shop.**")),
+    ];
+    let platform = Platform::new(fresh.store()).modules(three);
+    let platform = platform
+        .feed("bank", Feed::new("y", broker()))
+        .feed("shop", Feed::new("x", broker()));
+    let expected = [
+        route("balances", &[], &["bank-events"]),
+        route("to-y-bank-events", &["balances"], &[]),
+        route("sales", &[], &["order-events"]),
+        route("audit", &[], &["bank-events", "order-events"]),
+        route("to-x", &["sales", "audit"], &[]),
+        route("to-x-bank-events", &["audit"], &[]),
+        route("stock", &[], &[]),
+    ];
+    assert_eq!(joined(platform), expected);
+}
+
+#[tokio::test]
+async fn events_that_a_route_publishes_are_not_published_twice() {
+    let fresh = fresh::sqlite().await;
+    let platform = |broker_name: &str| {
+        Platform::new(fresh.store())
+            .module(shop())
+            .feed("shop", Feed::new("x", broker()))
+            .publish(nowhere("orders", "shop.**"), broker_name, Topic::default())
+    };
+    let groups = [
+        route("sales", &[], &["order-events"]),
+        route("audit", &[], &["order-events"]),
+    ];
+    let [sales, audit] = groups;
+    let once = [route("orders", &["sales", "audit"], &[]), sales.clone(), audit.clone()];
+    assert_eq!(joined(platform("x")), once);
+    let to_another = [
+        route("orders", &[], &[]),
+        sales,
+        audit,
+        route("to-x", &["sales", "audit"], &[]),
+    ];
+    assert_eq!(joined(platform("y")), to_another);
+}
+
+#[tokio::test]
+async fn a_route_of_a_module_leads_to_its_destination() {
+    let fresh = fresh::sqlite().await;
+    let module = shop().route(nowhere("shop-partner", "shop.**"));
+    let expected = [
+        route("sales", &[], &[]),
+        route("audit", &[], &[]),
+        route("shop-partner", &[], &[]),
+    ];
+    assert_eq!(joined(Platform::new(fresh.store()).module(module)), expected);
+}
+
+#[tokio::test]
+async fn a_mistake_names_the_module_the_route_or_the_setting() {
+    let fresh = fresh::sqlite().await;
+    let new = |fresh: &Fresh| Platform::new(fresh.store());
+    let check = |platform: Platform, words: &str| {
+        let error = platform.build().unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    check(new(&fresh).lease_ttl(Duration::from_millis(999)), "lease_ttl is 999ms");
+    check(new(&fresh).alerts_every(Duration::ZERO), "alerts_every is zero");
+    let forgetful = Retention {
+        inbox: Duration::ZERO,
+        ..Retention::default()
+    };
+    check(new(&fresh).retention(forgetful), "retention.inbox (0ns)");
+    check(new(&fresh).modules([shop(), shop()]), "two modules are named \"shop\"");
+    check(
+        new(&fresh).module(Module::new("postroom")),
+        "a module is named \"postroom\"",
+    );
+    check(
+        new(&fresh).route(nowhere("orders", "shop.**.paid")),
+        "route or subscriber \"orders\": the pattern \"shop.**.paid\" matches no event type",
+    );
+    let fed = new(&fresh).module(shop()).feed("shpo", broker());
+    check(fed, "the module \"shpo\", which does not exist; there is [\"shop\"]");
+    let twice = new(&fresh).module(shop()).feed("shop", broker());
+    check(
+        twice.feed("shop", Feed::new("x", broker())),
+        "the module \"shop\" is fed by the broker \"broker\" and by the broker \"x\"",
+    );
+    let alike = new(&fresh).modules([shop(), bank()]).feed("shop", broker());
+    check(
+        alike.feed("bank", broker()),
+        "two brokers that are both named \"broker\"",
+    );
+    let other = Module::new("other").route(nowhere("sales", "**"));
+    check(
+        new(&fresh).modules([shop(), other]),
+        "\"sales\" is the name of a subscriber of the module shop and of a route of the module other",
+    );
+    check(
+        new(&fresh).module(shop()).route(nowhere("audit", "**")),
+        "\"audit\" is the name of a route of the platform and of a subscriber of the module shop",
+    );
+    let broken = Feed::new("x", broker()).publisher(|_route, _topic| Err("no such cluster"));
+    check(
+        new(&fresh).module(shop()).feed("shop", broken),
+        "open the publisher of the route \"to-x\": no such cluster",
+    );
+}
