@@ -26,3 +26,8 @@ pub use module::{Misconfigured, Mistake, Module};
 pub use platform::{Feed, Platform, Process, Retention, Topics};
 pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/embedding.md")]
+struct EmbeddingGuide;
