@@ -1,5 +1,5 @@
-//! A Kafka: its address, what is known of its topics, and the clients that librdkafka makes of it. Nothing connects before
-//! it is used.
+//! A Kafka cluster: its address, a cache of its topics' partition counts, and constructors of librdkafka clients. A client
+//! connects on first use.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -22,51 +22,51 @@ use crate::error::{code, failed, is_refusal, is_rejection};
 use crate::options::Options;
 use crate::publish::Publisher;
 use crate::record::Record;
-use crate::transact::Transactor;
+use crate::transact::TransactionalPublisher;
 
-/// What a broker takes by default; a message above it is refused before it is sent.
+/// Kafka's default limit. The producer refuses larger messages without sending them.
 const MESSAGE_BYTES_MAX: &str = "1048588";
 
-/// What is known of a topic is asked for again after this: it may have got more partitions.
-const KNOWN_MAX: Duration = Duration::from_secs(60);
+/// Partition counts are fetched again after this time, because a topic may get more partitions.
+const METADATA_TTL: Duration = Duration::from_secs(60);
 
-/// How many partitions topics have.
+/// Number of partitions by topic.
 pub(crate) type Partitions = HashMap<String, usize>;
 
-/// A producer of ours.
-pub(crate) type Producer = FutureProducer<Voice>;
+/// The type of all producers in this crate.
+pub(crate) type Producer = FutureProducer<LogContext>;
 
 /// A Kafka cluster, as a [`Broker`].
 ///
-/// Publishing is idempotent and keyed by aggregate id; [`Kafka::transactional`] makes a batch all or nothing. Messages are
-/// received with `read_committed`, and offsets are committed when they are acknowledged.
+/// Producers are idempotent and use the aggregate id as key. [`Kafka::transactional`] publishes each batch in a transaction.
+/// Consumers use `read_committed` and commit offsets on acknowledgement.
 #[derive(Clone, Debug)]
 pub struct Kafka {
     pub(crate) shared: Arc<Shared>,
     transactional_id: Option<String>,
 }
 
-/// What publishers and members have in common.
+/// State shared by publishers and group members.
 pub(crate) struct Shared {
     settings: ClientConfig,
     pub(crate) answer_max: Duration,
-    /// Where a group goes on whose offset is lost.
+    /// Start position of a group whose committed offset is no longer in the topic.
     pub(crate) lost: Start,
-    /// Topics that exist, with how many partitions, and since when we know.
-    known: Mutex<HashMap<String, (usize, Instant)>>,
-    /// For single messages and for questions.
-    single: Mutex<Option<Producer>>,
+    /// Partition counts of existing topics, with the time of each lookup.
+    partition_counts: Mutex<HashMap<String, (usize, Instant)>>,
+    /// Sends single messages and fetches metadata. Created on first use.
+    single_producer: Mutex<Option<Producer>>,
 }
 
 impl Kafka {
-    /// A Kafka at this address. It is not asked for anything yet.
+    /// A Kafka cluster at this address. Does not connect yet.
     pub fn new(options: &Options) -> Result<Self> {
         let shared = Shared {
             settings: options.settings()?,
             answer_max: options.answer_max,
             lost: options.lost,
-            known: Mutex::default(),
-            single: Mutex::default(),
+            partition_counts: Mutex::default(),
+            single_producer: Mutex::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -74,10 +74,10 @@ impl Kafka {
         })
     }
 
-    /// The same Kafka for one route: what it publishes is sent in transactions, one per batch, under this id.
+    /// The same cluster for one route that publishes each batch in a transaction with this transactional id.
     ///
-    /// Readers with `read_committed` see a batch wholly or not at all, and who publishes under the same id later fences off
-    /// who did before. So the id must be the route's alone, and one relay must work all shards of the route.
+    /// Consumers with `read_committed` see the whole batch or nothing. A new producer with the same id fences the previous one.
+    /// So only one route may use the id, and one relay must process all shards of the route.
     #[must_use]
     pub fn transactional(&self, id: impl Into<String>) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Broker for Kafka {
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         let shared = Arc::clone(&self.shared);
         match &self.transactional_id {
-            Some(id) => Arc::new(Transactor::new(shared, topic, mode, id.clone())),
+            Some(id) => Arc::new(TransactionalPublisher::new(shared, topic, mode, id.clone())),
             None => Arc::new(Publisher::new(shared, topic, mode)),
         }
     }
@@ -119,9 +119,9 @@ impl Broker for Kafka {
 
     async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
         let shared = Arc::clone(&self.shared);
-        let known = self.shared.blocking("ask for the topics", move || {
+        let known = self.shared.blocking("fetch the topics", move || {
             let metadata = shared.admin()?.inner().fetch_metadata(None, shared.answer_max);
-            let metadata = metadata.map_err(|source| failed("ask for the topics".to_owned(), source))?;
+            let metadata = metadata.map_err(|source| failed("fetch the topics".to_owned(), source))?;
             let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
             Ok(names.collect::<HashSet<String>>())
         });
@@ -136,7 +136,7 @@ impl Broker for Kafka {
 }
 
 impl Shared {
-    /// A producer whose messages are durable at every replica in sync, once each, in order; with these settings besides.
+    /// An idempotent producer with `acks=all` and these additional settings. It keeps the order of its messages.
     pub(crate) fn producer(&self, settings: &[(&str, &str)]) -> Result<Producer> {
         let mut all = self.settings.clone();
         all.set("acks", "all")
@@ -148,21 +148,21 @@ impl Shared {
         for (name, value) in settings {
             all.set(*name, *value);
         }
-        create(&all, Voice, "make a producer")
+        create(&all, LogContext, "create a producer")
     }
 
-    /// A consumer that joins no group: it looks after the offsets of one.
-    pub(crate) fn clerk(&self, group: &str) -> Result<BaseConsumer<Voice>> {
+    /// A consumer that reads and commits the offsets of a group without joining it.
+    pub(crate) fn offset_consumer(&self, group: &str) -> Result<BaseConsumer<LogContext>> {
         let mut settings = self.settings.clone();
         settings
             .set("group.id", group)
             .set("enable.auto.commit", "false")
             .set("session.timeout.ms", "6000")
             .set("isolation.level", "read_committed");
-        create(&settings, Voice, "make a consumer")
+        create(&settings, LogContext, "create a consumer")
     }
 
-    /// A consumer with these settings.
+    /// A consumer with these additional settings.
     pub(crate) fn consumer<C: ConsumerContext>(
         &self,
         settings: &[(&str, &str)],
@@ -172,17 +172,17 @@ impl Shared {
         for (name, value) in settings {
             all.set(*name, *value);
         }
-        create(&all, context, "make a consumer")
+        create(&all, context, "create a consumer")
     }
 
-    /// A client for topics and their settings.
-    pub(crate) fn admin(&self) -> Result<AdminClient<Voice>> {
-        create(&self.settings, Voice, "make an admin client")
+    /// An admin client for topics and their settings.
+    pub(crate) fn admin(&self) -> Result<AdminClient<LogContext>> {
+        create(&self.settings, LogContext, "create an admin client")
     }
 
-    /// The producer for single messages: each is a request of its own, so that one that is refused takes no other with it.
-    pub(crate) fn single(&self) -> Result<Producer> {
-        let mut slot = lock(&self.single);
+    /// The producer for single messages. It sends each message in its own request, so that a refusal affects only that message.
+    pub(crate) fn single_producer(&self) -> Result<Producer> {
+        let mut slot = lock(&self.single_producer);
         if let Some(producer) = &*slot {
             return Ok(producer.clone());
         }
@@ -199,9 +199,9 @@ impl Shared {
     /// Sends one message and waits until it is durable.
     pub(crate) async fn send(&self, record: &Record<'_>) -> Result<(), KafkaError> {
         let producer = self
-            .single()
+            .single_producer()
             .map_err(|error| KafkaError::ClientCreation(error.report()))?;
-        // The driver ends it by itself in time; this is for a driver that does not.
+        // The driver has its own timeout; this one protects against a driver that ignores it.
         match timeout(self.answer_max * 2, producer.send(record.borrowed(), self.answer_max)).await {
             Ok(Ok(_delivery)) => Ok(()),
             Ok(Err((error, _message))) => Err(error),
@@ -209,47 +209,47 @@ impl Shared {
         }
     }
 
-    /// How many partitions these topics have; none, if one does not exist.
+    /// Partition counts of these topics; 0 for a topic that does not exist.
     pub(crate) async fn partitions<'a>(self: &Arc<Self>, topics: impl Iterator<Item = &'a str>) -> Result<Partitions> {
-        let is_fresh = |(_, since): &&(usize, Instant)| since.elapsed() < KNOWN_MAX;
+        let is_fresh = |(_, since): &&(usize, Instant)| since.elapsed() < METADATA_TTL;
         let (mut found, mut unknown) = (Partitions::new(), Vec::new());
         for topic in topics.collect::<BTreeSet<_>>() {
-            match lock(&self.known).get(topic).filter(is_fresh) {
+            match lock(&self.partition_counts).get(topic).filter(is_fresh) {
                 Some((count, _)) => drop(found.insert(topic.to_owned(), *count)),
                 None => unknown.push(topic.to_owned()),
             }
         }
         if !unknown.is_empty() {
             let shared = Arc::clone(self);
-            let asked = self.blocking("ask for topics", move || shared.look_up(unknown));
+            let asked = self.blocking("fetch topic metadata", move || shared.look_up(unknown));
             found.extend(asked.await?);
         }
         Ok(found)
     }
 
     fn look_up(&self, unknown: Vec<String>) -> Result<Partitions> {
-        let producer = self.single()?;
+        let producer = self.single_producer()?;
         let mut found = Partitions::new();
         for topic in unknown {
             let count = partitions_of(producer.client(), &topic, self.answer_max)?.len();
             if count > 0 {
-                lock(&self.known).insert(topic.clone(), (count, Instant::now()));
+                lock(&self.partition_counts).insert(topic.clone(), (count, Instant::now()));
             }
             found.insert(topic, count);
         }
         Ok(found)
     }
 
-    /// A topic that did not answer may have been deleted: it is looked up the next time.
+    /// Removes topics from the cache, because they may have been deleted.
     pub(crate) fn forget<'a>(&self, topics: impl Iterator<Item = &'a String>) {
-        let mut known = lock(&self.known);
+        let mut known = lock(&self.partition_counts);
         for topic in topics {
             known.remove(topic);
         }
     }
 
-    /// Runs a call of the driver that blocks, on a thread where it may. It has a limit of its own; if it misses that, it is
-    /// left to itself.
+    /// Runs a blocking driver call on a blocking thread. The call has its own timeout. If it exceeds that, this function returns
+    /// an error and the call continues in the background.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         doing: &str,
@@ -261,13 +261,16 @@ impl Shared {
             Ok(Err(source)) => Err(Error::caused(ErrorKind::Failed, doing, source)),
             Err(_late) => Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("{doing}: Kafka did not answer within {:?}", self.answer_max * 3),
+                format!(
+                    "{doing}: timeout: Kafka did not respond within {:?}",
+                    self.answer_max * 3
+                ),
             )),
         }
     }
 }
 
-/// The numbers of a topic's partitions; none, if it does not exist.
+/// The numbers of a topic's partitions; empty if the topic does not exist.
 pub(crate) fn partitions_of<C: ClientContext>(
     client: &rdkafka::client::Client<C>,
     topic: &str,
@@ -275,38 +278,40 @@ pub(crate) fn partitions_of<C: ClientContext>(
 ) -> Result<Vec<i32>> {
     let metadata = client
         .fetch_metadata(Some(topic), limit)
-        .map_err(|source| failed(format!("ask for the topic {topic}"), source))?;
+        .map_err(|source| failed(format!("fetch metadata of the topic {topic}"), source))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     Ok(found.map_or_else(Vec::new, |found| {
         found.partitions().iter().map(|one| one.id()).collect()
     }))
 }
 
-/// What to do about a topic that does not exist.
-pub(crate) fn missing_words(topic: &str) -> String {
+/// The error message for a topic that does not exist.
+pub(crate) fn missing_topic_message(topic: &str) -> String {
     format!("the topic {topic} does not exist; create it with `postroom topics apply`")
 }
 
-/// What to answer for one message that was sent alone.
+/// The receipt of a message that was sent alone.
 pub(crate) fn receipt(topic: &str, sent: Result<(), KafkaError>) -> Receipt {
     let Err(error) = sent else {
         return Receipt::Delivered;
     };
     match code(&error) {
-        Some(code) if is_rejection(code) => Receipt::Rejected(format!("the topic {topic} does not take it: {error}")),
-        Some(code) if is_refusal(code) => Receipt::Refused(format!("the topic {topic} does not take it: {error}")),
+        Some(code) if is_rejection(code) => {
+            Receipt::Rejected(format!("the topic {topic} rejects the message: {error}"))
+        }
+        Some(code) if is_refusal(code) => Receipt::Refused(format!("the topic {topic} refuses the message: {error}")),
         _ => Receipt::Unavailable(error.to_string()),
     }
 }
 
-/// Gives up a producer: when this ends, nothing of what it held will be sent any more.
-pub(crate) async fn retire(producer: Producer) {
+/// Purges and drops a producer. When this returns, the producer sends none of its queued messages any more.
+pub(crate) async fn purge_and_drop(producer: Producer) {
     let dropped = tokio::task::spawn_blocking(move || {
         producer.purge(PurgeConfig::default().queue().inflight());
         drop(producer);
     });
     if let Err(error) = dropped.await {
-        tracing::debug!(%error, "a producer was not given up in order");
+        tracing::debug!(%error, "dropping a producer failed");
     }
 }
 
@@ -332,18 +337,18 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Where librdkafka's own log goes. What matters of it comes back as an error too.
+/// Writes librdkafka's log at level debug. Important errors are also returned by the driver's calls.
 #[derive(Debug)]
-pub(crate) struct Voice;
+pub(crate) struct LogContext;
 
-impl ClientContext for Voice {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
-        tracing::debug!(?level, facility, words, "librdkafka");
+impl ClientContext for LogContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        tracing::debug!(?level, facility, text, "librdkafka");
     }
 
-    fn error(&self, error: KafkaError, words: &str) {
-        tracing::debug!(%error, words, "librdkafka");
+    fn error(&self, error: KafkaError, text: &str) {
+        tracing::debug!(%error, text, "librdkafka");
     }
 }
 
-impl ConsumerContext for Voice {}
+impl ConsumerContext for LogContext {}

@@ -1,14 +1,14 @@
-//! From the driver's errors to ours.
+//! Maps errors of the driver to errors of Postroom.
 
 use postroom::{Error, ErrorKind};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-/// What failed, with the driver's error as its cause.
+/// An error with the failed operation and the driver's error as its cause.
 pub(crate) fn failed(doing: impl Into<String>, source: KafkaError) -> Error {
     Error::caused(kind(&source), doing, source)
 }
 
-/// The code inside, where there is one.
+/// The error code, if there is one.
 pub(crate) fn code(error: &KafkaError) -> Option<Code> {
     match error {
         KafkaError::AdminOp(code) => Some(*code),
@@ -16,7 +16,7 @@ pub(crate) fn code(error: &KafkaError) -> Option<Code> {
     }
 }
 
-/// Whether a message was answered, alone, with a no that will stay one.
+/// Whether the broker rejects the message permanently.
 pub(crate) fn is_rejection(code: Code) -> bool {
     matches!(
         code,
@@ -30,7 +30,7 @@ pub(crate) fn is_rejection(code: Code) -> bool {
     )
 }
 
-/// Whether a message was answered with a no that an operator can turn into a yes.
+/// Whether the broker refuses the message for a reason that an operator can fix.
 pub(crate) fn is_refusal(code: Code) -> bool {
     matches!(
         code,
@@ -52,7 +52,7 @@ pub(crate) fn is_fenced(error: &KafkaError) -> bool {
     )
 }
 
-/// Whether an offset could not be committed because the group is being shared out anew.
+/// Whether a commit failed because of a rebalance of the group.
 pub(crate) fn is_rebalancing(error: &KafkaError) -> bool {
     matches!(
         code(error),
@@ -60,8 +60,8 @@ pub(crate) fn is_rebalancing(error: &KafkaError) -> bool {
     )
 }
 
-/// Whether the group has no coordinator at the moment: it moves to another broker, or the cluster has never had a group.
-pub(crate) fn is_moving(error: &KafkaError) -> bool {
+/// Whether the group has no coordinator now: it moves to another broker, or the cluster has not had a group yet.
+pub(crate) fn is_coordinator_unavailable(error: &KafkaError) -> bool {
     matches!(
         code(error),
         Some(Code::NotCoordinator | Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress)
@@ -81,12 +81,12 @@ fn kind(error: &KafkaError) -> ErrorKind {
         Code::TopicAlreadyExists => ErrorKind::Conflict,
         code if is_rejection(code) || is_refusal(code) => ErrorKind::Invalid,
         _ if is_fenced(error) || is_rebalancing(error) => ErrorKind::Conflict,
-        code if is_away(code) => ErrorKind::Unavailable,
+        code if is_unavailable(code) => ErrorKind::Unavailable,
         _ => ErrorKind::Failed,
     }
 }
 
-fn is_away(code: Code) -> bool {
+fn is_unavailable(code: Code) -> bool {
     matches!(
         code,
         Code::BrokerTransportFailure

@@ -1,4 +1,4 @@
-//! Joining a group: the topics exist, every partition has an offset to begin at, and only then the member joins.
+//! Joins a consumer group. Before the member joins, all topics must exist and every partition gets a start offset.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::{Shared, Voice, missing_words, partitions_of};
-use crate::error::{failed, is_moving, is_rebalancing};
-use crate::hand::{Hand, Place};
+use crate::assignment::{Assignment, TopicPartition};
+use crate::client::{LogContext, Shared, missing_topic_message, partitions_of};
+use crate::error::{failed, is_coordinator_unavailable, is_rebalancing};
 use crate::member::{Consumer, Member};
-use crate::rebalance::Sharing;
+use crate::rebalance::RebalanceContext;
 
-/// What a member is told. One that dies is missed after 10 s; one that lives is never thrown out, because its thread polls.
-const SETTINGS: [(&str, &str); 11] = [
+/// Consumer settings of a member. The group detects a dead member after 10 s. A live member stays in the group, because its
+/// thread polls all the time.
+const MEMBER_SETTINGS: [(&str, &str); 11] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("isolation.level", "read_committed"),
@@ -26,13 +27,13 @@ const SETTINGS: [(&str, &str); 11] = [
     ("heartbeat.interval.ms", "2000"),
     ("topic.metadata.refresh.interval.ms", "30000"),
     ("queued.min.messages", "20000"),
-    ("fetch.queue.backoff.ms", "20"), // the default waits a second once so many messages are there
+    ("fetch.queue.backoff.ms", "20"), // the default is one second after the queue was full
     ("queued.max.messages.kbytes", "16384"),
     ("fetch.wait.max.ms", "250"),
 ];
 
-/// So long it is until a coordinator that is nowhere is looked for again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Retry interval while the group has no coordinator.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Joins a group.
 pub(crate) async fn join(
@@ -43,36 +44,41 @@ pub(crate) async fn join(
 ) -> Result<Box<dyn Subscription>> {
     let doing = format!("join the group {group}");
     let (with, group, topics) = (Arc::clone(shared), group.to_owned(), topics.to_vec());
-    let joined = shared.blocking(&doing, move || begin(&with, &group, &topics, start));
-    let (hand, consumer) = joined.await?;
-    Ok(Box::new(Member::new(Arc::clone(shared), hand, consumer)))
+    let joined = shared.blocking(&doing, move || start_consumer(&with, &group, &topics, start));
+    let (assignment, consumer) = joined.await?;
+    Ok(Box::new(Member::new(Arc::clone(shared), assignment, consumer)))
 }
 
-fn begin(shared: &Shared, group: &str, topics: &[String], start: Start) -> Result<(Arc<Hand>, Consumer)> {
-    let starts = Clerk::new(shared, group)?.begin(topics, start)?;
-    let hand = Arc::new(Hand::default());
-    let sharing = Sharing {
-        hand: Arc::clone(&hand),
-        starts,
+fn start_consumer(
+    shared: &Shared,
+    group: &str,
+    topics: &[String],
+    start: Start,
+) -> Result<(Arc<Assignment>, Consumer)> {
+    let start_offsets = GroupOffsets::new(shared, group)?.initialize(topics, start)?;
+    let assignment = Arc::new(Assignment::default());
+    let sharing = RebalanceContext {
+        assignment: Arc::clone(&assignment),
+        start_offsets,
         answer_max: shared.answer_max,
     };
-    let mut settings = SETTINGS.to_vec();
+    let mut settings = MEMBER_SETTINGS.to_vec();
     settings.push(("group.id", group));
-    settings.push(("auto.offset.reset", reset(shared.lost)));
+    settings.push(("auto.offset.reset", auto_offset_reset(shared.lost)));
     let consumer = shared.consumer(&settings, sharing)?;
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
     consumer
         .subscribe(&names)
         .map_err(|source| failed(format!("subscribe to {names:?}"), source))?;
-    Ok((hand, consumer))
+    Ok((assignment, consumer))
 }
 
-/// How far the group is. A coordinator that moves, or that a new cluster is about to name, is asked again meanwhile.
+/// The group's committed offsets. Retries while the coordinator moves, or while a new cluster elects one.
 #[expect(
     clippy::disallowed_methods,
-    reason = "runs on a thread that may block, like the question itself"
+    reason = "runs on a blocking thread, like the driver's call"
 )]
-pub(crate) fn committed<C: ConsumerContext>(
+pub(crate) fn committed_offsets<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &TopicPartitionList,
     answer_max: Duration,
@@ -81,97 +87,102 @@ pub(crate) fn committed<C: ConsumerContext>(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match consumer.committed_offsets(partitions.clone(), left) {
-            Err(error) if is_moving(&error) && left > PAUSE * 2 => thread::sleep(PAUSE),
+            Err(error) if is_coordinator_unavailable(&error) && left > RETRY_INTERVAL * 2 => {
+                thread::sleep(RETRY_INTERVAL)
+            }
             answer => return answer,
         }
     }
 }
 
-/// How Kafka calls it.
-fn reset(lost: Start) -> &'static str {
+/// The value of Kafka's setting.
+fn auto_offset_reset(lost: Start) -> &'static str {
     match lost {
         Start::Beginning => "earliest",
         Start::Head => "latest",
     }
 }
 
-/// Looks after the offsets of a group without being a member of it.
-pub(crate) struct Clerk<'a> {
+/// Reads and commits the offsets of a group without joining it.
+pub(crate) struct GroupOffsets<'a> {
     shared: &'a Shared,
     group: &'a str,
-    consumer: BaseConsumer<Voice>,
+    consumer: BaseConsumer<LogContext>,
 }
 
-impl<'a> Clerk<'a> {
+impl<'a> GroupOffsets<'a> {
     pub(crate) fn new(shared: &'a Shared, group: &'a str) -> Result<Self> {
         Ok(Self {
             shared,
             group,
-            consumer: shared.clerk(group)?,
+            consumer: shared.offset_consumer(group)?,
         })
     }
 
-    /// Gives an offset to every partition that has none; answers those offsets. In a topic that the group knows already such a
-    /// partition is newer than the group, so that it begins at its beginning.
-    fn begin(&self, topics: &[String], start: Start) -> Result<HashMap<Place, i64>> {
+    /// Commits a start offset for every partition that has none, and returns these offsets. If the group has offsets in other
+    /// partitions of the topic, the partition is newer than the group: it starts at its oldest message.
+    fn initialize(&self, topics: &[String], start: Start) -> Result<HashMap<TopicPartition, i64>> {
         let offsets = self.offsets(topics)?;
         let known = offsets.iter().filter(|(_, offset)| offset.is_some());
         let known: HashSet<&str> = known.map(|((topic, _), _)| topic.as_str()).collect();
-        let mut starts = HashMap::new();
-        for (place, _) in offsets.iter().filter(|(_, offset)| offset.is_none()) {
-            let (low, high) = self.ends(place)?;
+        let mut start_offsets = HashMap::new();
+        for (partition, _) in offsets.iter().filter(|(_, offset)| offset.is_none()) {
+            let (low, high) = self.watermarks(partition)?;
             let offset = match start {
-                Start::Head if !known.contains(place.0.as_str()) => high,
+                Start::Head if !known.contains(partition.0.as_str()) => high,
                 Start::Head | Start::Beginning => low,
             };
-            starts.insert(place.clone(), offset);
+            start_offsets.insert(partition.clone(), offset);
         }
-        self.commit(&starts)?;
-        Ok(starts)
+        self.commit(&start_offsets)?;
+        Ok(start_offsets)
     }
 
-    /// Every partition of these topics, with how far the group is.
-    pub(crate) fn offsets(&self, topics: &[String]) -> Result<Vec<(Place, Option<i64>)>> {
+    /// Every partition of these topics, with the group's committed offset.
+    pub(crate) fn offsets(&self, topics: &[String]) -> Result<Vec<(TopicPartition, Option<i64>)>> {
         let mut partitions = TopicPartitionList::new();
         for topic in topics {
             let numbers = partitions_of(self.consumer.client(), topic, self.shared.answer_max)?;
             if numbers.is_empty() {
-                return Err(Error::new(ErrorKind::NotFound, missing_words(topic)));
+                return Err(Error::new(ErrorKind::NotFound, missing_topic_message(topic)));
             }
             for number in numbers {
                 partitions.add_partition(topic, number);
             }
         }
-        let committed = committed(&self.consumer, &partitions, self.shared.answer_max)
-            .map_err(|source| failed(format!("ask how far the group {} is", self.group), source))?;
+        let committed = committed_offsets(&self.consumer, &partitions, self.shared.answer_max)
+            .map_err(|source| failed(format!("fetch the offsets of the group {}", self.group), source))?;
         let offset_of = |offset| match offset {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         };
         let offsets = committed.to_topic_map().into_iter();
-        Ok(offsets.map(|(place, offset)| (place, offset_of(offset))).collect())
+        Ok(offsets
+            .map(|(partition, offset)| (partition, offset_of(offset)))
+            .collect())
     }
 
-    /// The oldest offset of a partition, and the one that the next message to be seen will have.
-    pub(crate) fn ends(&self, (topic, partition): &Place) -> Result<(i64, i64)> {
+    /// The oldest offset of a partition, and the offset of its next message.
+    pub(crate) fn watermarks(&self, (topic, partition): &TopicPartition) -> Result<(i64, i64)> {
         self.consumer
             .fetch_watermarks(topic, *partition, self.shared.answer_max)
-            .map_err(|source| failed(format!("ask for the ends of {topic}/{partition}"), source))
+            .map_err(|source| failed(format!("fetch the watermarks of {topic}/{partition}"), source))
     }
 
-    fn commit(&self, starts: &HashMap<Place, i64>) -> Result<()> {
-        if starts.is_empty() {
+    fn commit(&self, start_offsets: &HashMap<TopicPartition, i64>) -> Result<()> {
+        if start_offsets.is_empty() {
             return Ok(());
         }
         let mut offsets = TopicPartitionList::new();
-        for ((topic, partition), offset) in starts {
+        for ((topic, partition), offset) in start_offsets {
             let added = offsets.add_partition_offset(topic, *partition, Offset::Offset(*offset));
-            added.map_err(|source| failed("begin a group", source))?;
+            added.map_err(|source| failed(format!("initialize the offsets of the group {}", self.group), source))?;
         }
         match self.consumer.commit(&offsets, CommitMode::Sync) {
-            // The group has members: whoever gets such a partition commits where it begins.
+            // The group has members: the member that gets such a partition commits its start offset.
             Err(error) if is_rebalancing(&error) => Ok(()),
-            committed => committed.map_err(|source| failed(format!("begin the group {}", self.group), source)),
+            committed => committed
+                .map_err(|source| failed(format!("initialize the offsets of the group {}", self.group), source)),
         }
     }
 }

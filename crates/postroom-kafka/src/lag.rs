@@ -1,4 +1,4 @@
-//! How far a group is behind.
+//! The lag of a consumer group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use postroom::Result;
 
 use crate::client::{Kafka, Shared};
-use crate::join::Clerk;
+use crate::join::GroupOffsets;
 
-/// How many messages of a topic a group has not acknowledged.
+/// Number of messages of a topic that a group has not acknowledged.
 ///
-/// The markers that end transactions count as messages: after transactions, one per partition stays.
+/// Transaction markers count as messages: after a transaction each of its partitions has a lag of at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// The topic.
     pub topic: String,
-    /// Messages, over all partitions.
+    /// Number of messages over all partitions.
     pub messages: u64,
 }
 
 impl Kafka {
-    /// How far a group is behind in each of these topics. A group that never joined is behind with everything.
+    /// The group's lag in each of these topics. For a group that never joined, all messages count.
     pub async fn lag(&self, group: &str, topics: &[String]) -> Result<Vec<Lag>> {
         let (shared, group, topics) = (Arc::clone(&self.shared), group.to_owned(), topics.to_vec());
         let measure = move || measure(&shared, &group, &topics);
-        self.shared.blocking("ask how far a group is behind", measure).await
+        self.shared.blocking("measure the lag of a group", measure).await
     }
 }
 
 fn measure(shared: &Shared, group: &str, topics: &[String]) -> Result<Vec<Lag>> {
-    let clerk = Clerk::new(shared, group)?;
+    let group_offsets = GroupOffsets::new(shared, group)?;
     let mut behind: BTreeMap<String, u64> = topics.iter().map(|topic| (topic.clone(), 0)).collect();
-    for (place, committed) in clerk.offsets(topics)? {
-        let (low, high) = clerk.ends(&place)?;
+    for (partition, committed) in group_offsets.offsets(topics)? {
+        let (low, high) = group_offsets.watermarks(&partition)?;
         let at = committed.unwrap_or(low).max(low);
-        *behind.entry(place.0).or_default() += u64::try_from(high - at).unwrap_or(0);
+        *behind.entry(partition.0).or_default() += u64::try_from(high - at).unwrap_or(0);
     }
     let lag = behind.into_iter().map(|(topic, messages)| Lag { topic, messages });
     Ok(lag.collect())

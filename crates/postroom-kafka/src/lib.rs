@@ -1,21 +1,21 @@
 //! Postroom's broker on Apache Kafka.
 //!
-//! [`Kafka`] is a [`Broker`](postroom::Broker): routes publish `CloudEvents` through it, keyed by aggregate id, and subscribers are
-//! fed from it as members of consumer groups. Topics are never made unasked: see [`Kafka::plan`] and [`Kafka::apply`].
-//! Built on librdkafka, which is compiled in; TLS and SCRAM need the cargo feature `tls`.
+//! [`Kafka`] is a [`Broker`](postroom::Broker): routes publish `CloudEvents` to it, with the aggregate id as key, and subscribers
+//! receive them as members of consumer groups. It creates topics only on request: see [`Kafka::plan`] and [`Kafka::apply`].
+//! It links librdkafka statically. TLS and SCRAM need the cargo feature `tls`.
 
+mod assignment;
 mod bury;
 mod client;
 mod error;
-mod hand;
 mod join;
 mod lag;
 mod member;
 mod options;
+mod progress;
 mod publish;
 mod rebalance;
 mod record;
-mod tally;
 mod topics;
 mod transact;
 

@@ -1,5 +1,5 @@
-//! A member of a group. A thread of its own polls for it, so that a handler may take its time: the group is shared out
-//! promptly, and nobody is thrown out for being slow.
+//! A member of a consumer group. Its own thread polls Kafka, so that a slow handler neither delays a rebalance nor removes the
+//! member from the group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,67 +13,67 @@ use rdkafka::{Offset, TopicPartitionList};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::assignment::{Assignment, TopicPartition, partitions_revoked};
 use crate::client::Shared;
 use crate::error::{code, failed, is_rebalancing};
-use crate::hand::{Hand, Place, conflict};
-use crate::rebalance::Sharing;
-use crate::record::message_of;
+use crate::rebalance::RebalanceContext;
+use crate::record::to_message;
 
-/// The thread looks up at least this often.
-const TICK: Duration = Duration::from_millis(100);
-/// Who is not asked for messages for so long stops to fetch.
+/// Timeout of one poll: the thread checks for requests at least this often.
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
+/// A member whose buffer stays full for this long pauses fetching.
 const PAUSE_AFTER: Duration = Duration::from_secs(1);
-/// Between two tries to commit while the group is shared out.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Retry interval of a commit during a rebalance.
+const COMMIT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A consumer in a group.
-pub(crate) type Consumer = BaseConsumer<Sharing>;
+pub(crate) type Consumer = BaseConsumer<RebalanceContext>;
 
-/// What a subscriber holds of a group. Dropping it leaves the group.
+/// A subscriber's membership in a group. Dropping it leaves the group.
 pub(crate) struct Member {
     shared: Arc<Shared>,
-    hand: Arc<Hand>,
+    assignment: Arc<Assignment>,
     consumer: Arc<Consumer>,
-    /// The thread that polls. It ends by itself when the member leaves, and leaves the group in order.
+    /// The polling thread. When the member leaves, it closes the consumer and ends.
     _polling: JoinSet<()>,
 }
 
 impl Member {
-    pub(crate) fn new(shared: Arc<Shared>, hand: Arc<Hand>, consumer: Consumer) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, assignment: Arc<Assignment>, consumer: Consumer) -> Self {
         let consumer = Arc::new(consumer);
         let mut polling = JoinSet::new();
-        let (to_poll, to_fill) = (Arc::clone(&consumer), Arc::clone(&hand));
-        polling.spawn_blocking(move || poll(&to_poll, &to_fill));
+        let (polled, filled) = (Arc::clone(&consumer), Arc::clone(&assignment));
+        polling.spawn_blocking(move || poll(&polled, &filled));
         Self {
             shared,
-            hand,
+            assignment,
             consumer,
             _polling: polling,
         }
     }
 
-    /// Commits what is still ours. While the group is shared out a commit is refused, and tried again.
-    async fn commit(&self, commit: &[(Place, i64)]) -> Result<()> {
+    /// Commits offsets of partitions that are still assigned. Kafka refuses commits during a rebalance: retries them.
+    async fn commit(&self, commit: &[(TopicPartition, i64)]) -> Result<()> {
         let deadline = Instant::now() + self.shared.answer_max;
         loop {
-            let ours = self.hand.still_ours(commit);
-            if ours.is_empty() {
+            let assigned = self.assignment.still_assigned(commit);
+            if assigned.is_empty() {
                 return if commit.is_empty() {
                     Ok(())
                 } else {
-                    Err(conflict(&places(commit)))
+                    Err(partitions_revoked(&partitions(commit)))
                 };
             }
-            match self.try_commit(&ours).await? {
-                Ok(()) if ours.len() == commit.len() => return Ok(()),
-                Ok(()) => return Err(conflict(&places(commit))),
-                Err(error) if is_rebalancing(&error) && Instant::now() < deadline => sleep(AGAIN).await,
+            match self.try_commit(&assigned).await? {
+                Ok(()) if assigned.len() == commit.len() => return Ok(()),
+                Ok(()) => return Err(partitions_revoked(&partitions(commit))),
+                Err(error) if is_rebalancing(&error) && Instant::now() < deadline => sleep(COMMIT_RETRY_INTERVAL).await,
                 Err(error) => return Err(failed("acknowledge messages", error)),
             }
         }
     }
 
-    async fn try_commit(&self, commit: &[(Place, i64)]) -> Result<KafkaResult<()>> {
+    async fn try_commit(&self, commit: &[(TopicPartition, i64)]) -> Result<KafkaResult<()>> {
         let mut offsets = TopicPartitionList::new();
         for ((topic, partition), offset) in commit {
             let added = offsets.add_partition_offset(topic, *partition, Offset::Offset(*offset));
@@ -88,33 +88,33 @@ impl Member {
 #[async_trait]
 impl Subscription for Member {
     async fn next(&mut self, max: usize) -> Result<Vec<Message>> {
-        self.hand.take(max).await
+        self.assignment.take(max).await
     }
 
-    /// Commits, in each partition, up to the first message that is not acknowledged yet. If a partition has gone to another
-    /// member the rest is committed, and the answer is a [`Conflict`](postroom::ErrorKind::Conflict).
+    /// Commits each partition up to its first unacknowledged message. If a partition was revoked, commits the others and returns
+    /// a [`Conflict`](postroom::ErrorKind::Conflict).
     async fn ack(&mut self, done: &[Mark]) -> Result<()> {
-        let done = self.hand.done(done);
-        let ending = Ending(&self.hand);
+        let done = self.assignment.acknowledge(done);
+        let guard = CommitGuard(&self.assignment);
         let committed = self.commit(&done.commit).await;
-        drop(ending);
+        drop(guard);
         committed?;
-        if done.lost.is_empty() {
+        if done.revoked.is_empty() {
             return Ok(());
         }
-        Err(conflict(&done.lost))
+        Err(partitions_revoked(&done.revoked))
     }
 
-    /// Goes back to the first of these in each partition; what was acknowledged behind it comes again too.
+    /// Seeks back to the first of these messages in each partition. Later messages are received again, also acknowledged ones.
     async fn nack(&mut self, back: &[Mark]) -> Result<()> {
-        self.hand.put_back(back);
+        self.assignment.rewind(back);
         Ok(())
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.hand.leave();
+        self.assignment.leave();
     }
 }
 
@@ -126,38 +126,38 @@ impl fmt::Debug for Member {
     }
 }
 
-/// Says that a commit has ended, also when it is cut off.
-struct Ending<'a>(&'a Hand);
+/// Reports the end of a commit, also when its future is dropped.
+struct CommitGuard<'a>(&'a Assignment);
 
-impl Drop for Ending<'_> {
+impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
-        self.0.committed();
+        self.0.commit_finished();
     }
 }
 
-fn places(commit: &[(Place, i64)]) -> Vec<Place> {
-    commit.iter().map(|(place, _)| place.clone()).collect()
+fn partitions(commit: &[(TopicPartition, i64)]) -> Vec<TopicPartition> {
+    commit.iter().map(|(partition, _)| partition.clone()).collect()
 }
 
 /// Polls until the member leaves.
-fn poll(consumer: &Consumer, hand: &Hand) {
+fn poll(consumer: &Consumer, assignment: &Assignment) {
     let mut is_paused = false;
-    while !hand.is_leaving() {
-        for (place, offset) in hand.back() {
-            go_back(consumer, hand, &place, offset);
+    while !assignment.is_leaving() {
+        for (partition, offset) in assignment.rewinds() {
+            seek_back(consumer, assignment, &partition, offset);
         }
-        let patience = if is_paused { Duration::ZERO } else { PAUSE_AFTER };
-        let has_room = hand.has_room(patience);
-        // Partitions may have come since the last pause: those are paused now.
+        let timeout = if is_paused { Duration::ZERO } else { PAUSE_AFTER };
+        let has_room = assignment.has_room(timeout);
+        // Pauses partitions again: new ones may have been assigned since the last pause.
         if (!has_room || is_paused)
             && let Err(source) = pause(consumer, !has_room)
         {
-            hand.fail(failed("pause", source));
+            assignment.fail(failed("pause or resume partitions", source));
         }
         is_paused = !has_room;
-        match consumer.poll(TICK) {
-            Some(Ok(message)) => hand.offer(message_of(&message)),
-            Some(Err(error)) => heed(hand, error),
+        match consumer.poll(POLL_TIMEOUT) {
+            Some(Ok(message)) => assignment.push(to_message(&message)),
+            Some(Err(error)) => handle_poll_error(assignment, error),
             None => {}
         }
     }
@@ -172,16 +172,16 @@ fn pause(consumer: &Consumer, is_pause: bool) -> KafkaResult<()> {
     }
 }
 
-fn go_back(consumer: &Consumer, hand: &Hand, place: &Place, offset: i64) {
-    match consumer.seek(&place.0, place.1, Offset::Offset(offset), PAUSE_AFTER) {
-        Ok(()) => hand.went_back(place, offset),
-        Err(source) => hand.fail(failed("go back to messages that were given back", source)),
+fn seek_back(consumer: &Consumer, assignment: &Assignment, partition: &TopicPartition, offset: i64) {
+    match consumer.seek(&partition.0, partition.1, Offset::Offset(offset), PAUSE_AFTER) {
+        Ok(()) => assignment.rewound(partition, offset),
+        Err(source) => assignment.fail(failed("seek back to returned messages", source)),
     }
 }
 
-/// An error that the driver does not get over by itself, or not soon, ends the call that waits.
-fn heed(hand: &Hand, error: KafkaError) {
-    let is_passing = matches!(
+/// Ignores errors after which the driver reconnects. Reports all others to the subscriber.
+fn handle_poll_error(assignment: &Assignment, error: KafkaError) {
+    let is_transient = matches!(
         code(&error),
         Some(
             Code::BrokerTransportFailure
@@ -193,9 +193,9 @@ fn heed(hand: &Hand, error: KafkaError) {
                 | Code::WaitingForCoordinator
         )
     );
-    if is_passing {
-        tracing::debug!(%error, "the driver tries again");
+    if is_transient {
+        tracing::debug!(%error, "transient consumer error; the driver retries");
     } else {
-        hand.fail(failed("receive messages", error));
+        assignment.fail(failed("receive messages", error));
     }
 }

@@ -1,4 +1,4 @@
-//! How to reach a Kafka, as plain values, and what librdkafka is told of them.
+//! Connection options, and the settings of librdkafka that follow from them.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,48 +6,48 @@ use std::time::Duration;
 use postroom::{Error, ErrorKind, Result, Start, Tls};
 use rdkafka::ClientConfig;
 
-/// What is not in this program comes with this.
+/// The hint for builds without TLS.
 const TLS_FEATURE: &str = "build with the cargo feature `tls` of postroom-kafka";
 
-/// How to reach a Kafka.
+/// Connection options of a Kafka cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `kafka://host:port`, further ones behind commas; those that answer name the rest of the cluster.
+    /// `kafka://host:port`, more servers separated by commas. They name the other servers of the cluster.
     pub url: String,
-    /// Nothing, by default.
+    /// No login and no TLS by default.
     pub security: Security,
-    /// A call that has not been answered by then has failed; 5 s by default.
+    /// Timeout of a request; 5 s by default.
     pub answer_max: Duration,
-    /// Where a group goes on whose offset is not in the topic any more, because retention has overtaken it or the topic was
-    /// made anew: with what comes from now on, by default; what it has missed it does not get. [`Start::Beginning`]: with the
-    /// oldest message there is. Either way a warning says so.
+    /// Start position of a group whose committed offset is no longer in the topic, because retention has deleted the messages or
+    /// the topic was created again. Default: the head; the group misses the messages in between. [`Start::Beginning`]: the
+    /// oldest message. Both log a warning.
     pub lost: Start,
 }
 
-/// Who we are, and whether others may listen.
+/// Authentication and encryption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// A name and a password, if the brokers ask for them.
+    /// Credentials, if the brokers require them.
     pub login: Option<Login>,
-    /// Encryption, if the brokers speak TLS; needs the cargo feature `tls`.
+    /// TLS, if the brokers require it; needs the cargo feature `tls`.
     pub tls: Option<Tls>,
 }
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// How they are shown.
+    /// The SASL mechanism.
     pub mechanism: Mechanism,
-    /// The name.
+    /// The user name.
     pub user: String,
-    /// The password; not part of what is printed.
+    /// The password; not part of the `Debug` output.
     pub password: String,
 }
 
-/// How a name and a password are shown to a broker.
+/// SASL mechanisms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// As they are.
+    /// Sends the password in plain text.
     Plain,
     /// SCRAM with SHA-256; needs the cargo feature `tls`.
     ScramSha256,
@@ -56,7 +56,7 @@ pub enum Mechanism {
 }
 
 impl Options {
-    /// An address, and otherwise the defaults.
+    /// Options with this address and defaults for the rest.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -66,7 +66,7 @@ impl Options {
         }
     }
 
-    /// What every client of librdkafka is told.
+    /// Settings of every librdkafka client.
     pub(crate) fn settings(&self) -> Result<ClientConfig> {
         let mut settings = ClientConfig::new();
         settings
@@ -80,14 +80,14 @@ impl Options {
             )
             .set("socket.nagle.disable", "true")
             .set("reconnect.backoff.max.ms", "1000");
-        self.security.tell(&mut settings)?;
+        self.security.apply(&mut settings)?;
         Ok(settings)
     }
 
     fn servers(&self) -> Result<String> {
         let wrong = |why: &str| {
             Error::invalid(format!(
-                "this is no address of a Kafka: {why}; write kafka://host:port,host:port"
+                "invalid Kafka address: {why}; write kafka://host:port,host:port"
             ))
         };
         let servers = self
@@ -96,7 +96,7 @@ impl Options {
             .ok_or_else(|| wrong("it does not begin with kafka://"))?;
         let servers = servers.trim_end_matches('/');
         if servers.contains('@') {
-            return Err(wrong("a name and a password are given apart from it"));
+            return Err(wrong("it contains a user name; set the login separately"));
         }
         for server in servers.split(',') {
             let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
@@ -109,7 +109,7 @@ impl Options {
 }
 
 impl Security {
-    fn tell(&self, settings: &mut ClientConfig) -> Result<()> {
+    fn apply(&self, settings: &mut ClientConfig) -> Result<()> {
         let is_scram = self
             .login
             .as_ref()
@@ -117,7 +117,7 @@ impl Security {
         if cfg!(not(feature = "tls")) && (is_scram || self.tls.is_some()) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("TLS and SCRAM to Kafka are not in this program; {TLS_FEATURE}"),
+                format!("this program was built without TLS and SCRAM for Kafka; {TLS_FEATURE}"),
             ));
         }
         let protocol = match (&self.login, &self.tls) {
@@ -134,13 +134,13 @@ impl Security {
                 .set("sasl.password", &login.password);
         }
         if let Some(tls) = &self.tls {
-            encrypt(tls, settings);
+            apply_tls(tls, settings);
         }
         Ok(())
     }
 }
 
-fn encrypt(tls: &Tls, settings: &mut ClientConfig) {
+fn apply_tls(tls: &Tls, settings: &mut ClientConfig) {
     if let Some(authority) = &tls.authority {
         settings.set("ssl.ca.pem", authority);
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn an_invalid_address_is_refused() {
         for bad in [
             "",
             "kafka://",
@@ -203,7 +203,7 @@ mod tests {
 
     #[cfg(not(feature = "tls"))]
     #[test]
-    fn what_needs_tls_names_the_feature() {
+    fn an_option_that_needs_tls_names_the_feature() {
         let login = |mechanism| Login {
             mechanism,
             user: "u".to_owned(),

@@ -1,9 +1,9 @@
-//! The publisher: a batch is under way all at once, and yet nothing of a key passes what failed before it.
+//! The publisher sends a whole batch at once, but no message overtakes an earlier failed message of the same key.
 //!
-//! librdkafka keeps the order of a partition, but goes on behind a message that failed. Two settings and a rule prevent that:
-//! `enable.gapless.guarantee` makes a message that the broker refuses the last one of its producer; messages have no time-out
-//! of their own, so that none expires alone, but all are purged together; and after either the producer is given up. What is
-//! then left is sent by another producer message by message, a key at a time, which finds the one that is to blame.
+//! librdkafka keeps the order of a partition, but continues after a failed message. Two settings and a rule prevent that.
+//! `enable.gapless.guarantee`: after a refused message the producer sends nothing more. `message.timeout.ms = 0`: no message
+//! expires alone; all are purged together. After a refusal or a timeout the publisher discards the producer. After a refusal
+//! another producer sends the remaining messages one by one in each key, which finds the refused message.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,45 +17,45 @@ use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{Producer as _, PurgeConfig};
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Partitions, Producer, Shared, lock, missing_words, receipt, retire};
+use crate::client::{Partitions, Producer, Shared, lock, missing_topic_message, purge_and_drop, receipt};
+use crate::progress::BatchProgress;
 use crate::record::Record;
-use crate::tally::Tally;
 
-/// Keys that are sent side by side when messages go one by one.
-const LANES: usize = 64;
+/// Number of lanes sent in parallel when messages are sent one by one.
+const PARALLEL_LANES: usize = 64;
 
-/// Between two looks at a producer that has refused something.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of purging a producer after a refusal.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Messages that are all handed over before the first of them goes.
-const FEW: usize = 100;
+/// A batch of at most this many messages uses the producer with the shorter linger time.
+const SMALL_BATCH_MAX: usize = 100;
 
 /// Publishes for one route.
 pub(crate) struct Publisher {
     shared: Arc<Shared>,
     topic: Topic,
     mode: Mode,
-    /// For few messages, and for many; made with the first batch, given up after a failure.
-    few: Slot,
-    many: Slot,
+    /// Producers for small and for large batches. The first batch creates both; a failure discards the one in use.
+    small_batches: ProducerSlot,
+    large_batches: ProducerSlot,
 }
 
-/// A producer, and how long it waits for more, in ms. What is handed over while a request of its partition is under way makes
-/// librdkafka wait for the answer in a busy loop; so it waits until all of a batch is there.
-struct Slot {
+/// A producer and its linger time in ms. The linger time lets librdkafka collect the whole batch first: if messages arrive while
+/// a request of their partition is in flight, librdkafka waits for the response in a busy loop.
+struct ProducerSlot {
     linger: &'static str,
     producer: Mutex<Option<Producer>>,
 }
 
-/// What became of a wave.
+/// The outcome of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Everything was answered.
+    /// Every message has a receipt.
     Done,
-    /// Something was refused: what has no answer is to be sent one by one.
+    /// The broker refused a message: send the pending ones one by one.
     Refused,
-    /// The broker did not answer in time.
-    Late,
+    /// The broker did not respond before the timeout.
+    TimedOut,
 }
 
 impl Publisher {
@@ -64,16 +64,20 @@ impl Publisher {
             shared,
             topic,
             mode,
-            few: Slot::new("1"),
-            many: Slot::new("5"),
+            small_batches: ProducerSlot::new("1"),
+            large_batches: ProducerSlot::new("5"),
         }
     }
 
-    fn slot(&self, count: usize) -> &Slot {
-        if count <= FEW { &self.few } else { &self.many }
+    fn slot(&self, count: usize) -> &ProducerSlot {
+        if count <= SMALL_BATCH_MAX {
+            &self.small_batches
+        } else {
+            &self.large_batches
+        }
     }
 
-    fn producer(&self, slot: &Slot) -> Result<Producer> {
+    fn producer(&self, slot: &ProducerSlot) -> Result<Producer> {
         let linger = slot.linger;
         let mut slot = lock(&slot.producer);
         if let Some(producer) = slot
@@ -90,120 +94,126 @@ impl Publisher {
         Ok(slot.insert(self.shared.producer(&settings)?).clone())
     }
 
-    async fn send_waves(&self, tally: &mut Tally<'_>, records: &[Record<'_>]) -> Result<()> {
+    async fn send_chunks(&self, progress: &mut BatchProgress<'_>, records: &[Record<'_>]) -> Result<()> {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await?;
-        for slot in [&self.few, &self.many] {
-            drop(self.producer(slot)?); // one made only when it is needed would let that batch wait for its first connection
+        for slot in [&self.small_batches, &self.large_batches] {
+            drop(self.producer(slot)?); // create both now: a later batch need not wait for a first connection
         }
         loop {
-            let wave = tally.wave(records, &partitions);
-            if wave.is_empty() {
+            let chunk = progress.next_chunk(records, &partitions);
+            if chunk.is_empty() {
                 return Ok(());
             }
-            let slot = self.slot(wave.len());
+            let slot = self.slot(chunk.len());
             let producer = self.producer(slot)?;
-            let outcome = self.send_wave(&producer, wave, tally, (records, &partitions)).await;
+            let outcome = self
+                .send_chunk(&producer, chunk, progress, (records, &partitions))
+                .await;
             if outcome == Outcome::Done {
                 continue;
             }
             lock(&slot.producer).take();
-            retire(producer).await;
-            if outcome == Outcome::Late {
+            purge_and_drop(producer).await;
+            if outcome == Outcome::TimedOut {
                 self.shared.forget(records.iter().map(|record| &record.topic));
-                tally.settle_rest(&Receipt::Unavailable(self.late_words()));
+                progress.settle_pending(&Receipt::Unavailable(self.timeout_message()));
             } else {
-                self.send_singly(tally, (records, &partitions)).await;
+                self.send_one_by_one(progress, (records, &partitions)).await;
             }
             return Ok(());
         }
     }
 
-    async fn send_wave(
+    async fn send_chunk(
         &self,
         producer: &Producer,
-        wave: Vec<(usize, usize)>,
-        tally: &mut Tally<'_>,
+        chunk: Vec<(usize, usize)>,
+        progress: &mut BatchProgress<'_>,
         (records, partitions): (&[Record<'_>], &Partitions),
     ) -> Outcome {
-        let mut shut = HashSet::new();
-        let mut under_way = Vec::with_capacity(wave.len());
-        for (at, lane) in wave {
-            let Some(record) = records.get(at).filter(|_| !shut.contains(&lane)) else {
+        let mut blocked = HashSet::new();
+        let mut in_flight = Vec::with_capacity(chunk.len());
+        for (at, lane) in chunk {
+            let Some(record) = records.get(at).filter(|_| !blocked.contains(&lane)) else {
                 continue;
             };
             let sent = enqueue(producer, record, partitions);
             if sent.is_err() {
-                shut.insert(lane);
+                blocked.insert(lane);
             }
-            under_way.push((at, sent));
+            in_flight.push((at, sent));
         }
-        self.collect(producer, under_way, tally).await
+        self.await_deliveries(producer, in_flight, progress).await
     }
 
-    /// Waits for the answers, in order.
-    async fn collect(
+    /// Waits for the delivery results, in order.
+    async fn await_deliveries(
         &self,
         producer: &Producer,
-        under_way: Vec<(usize, Result<DeliveryFuture, Receipt>)>,
-        tally: &mut Tally<'_>,
+        in_flight: Vec<(usize, Result<DeliveryFuture, Receipt>)>,
+        progress: &mut BatchProgress<'_>,
     ) -> Outcome {
         let mut deadline = Instant::now() + self.shared.answer_max;
         let mut outcome = Outcome::Done;
-        for (at, sent) in under_way {
+        for (at, sent) in in_flight {
             match sent {
                 Ok(delivery) => {
-                    let is_delivered = answer(producer, delivery, &mut outcome, &mut deadline).await;
+                    let is_delivered = await_delivery(producer, delivery, &mut outcome, &mut deadline).await;
                     if is_delivered {
-                        tally.settle(at, Receipt::Delivered);
+                        progress.settle(at, Receipt::Delivered);
                     } else if outcome == Outcome::Done {
                         outcome = Outcome::Refused;
                     }
                 }
-                // If something before it on its lane is without an answer, so is this.
-                Err(receipt) if outcome == Outcome::Done => tally.settle(at, receipt),
+                // After a refusal or a timeout, an earlier entry of its lane may be without a receipt: leave this one pending.
+                Err(receipt) if outcome == Outcome::Done => progress.settle(at, receipt),
                 Err(_) => {}
             }
         }
         outcome
     }
 
-    async fn send_singly(&self, tally: &mut Tally<'_>, (records, partitions): (&[Record<'_>], &Partitions)) {
-        let (batch, open) = (tally.batch(), tally.open());
-        let entries: Vec<&Entry> = open.iter().map(|(_, entry)| *entry).collect();
+    async fn send_one_by_one(
+        &self,
+        progress: &mut BatchProgress<'_>,
+        (records, partitions): (&[Record<'_>], &Partitions),
+    ) {
+        let (batch, pending) = (progress.batch(), progress.pending());
+        let entries: Vec<&Entry> = pending.iter().map(|(_, entry)| *entry).collect();
         let rest = Batch {
             entries: &entries,
             ordering: batch.ordering,
         };
-        let is_away = AtomicBool::new(false);
+        let is_unavailable = AtomicBool::new(false);
         let send = async |nth: usize| {
-            let Some(record) = open.get(nth).and_then(|(at, _)| records.get(*at)) else {
+            let Some(record) = pending.get(nth).and_then(|(at, _)| records.get(*at)) else {
                 return Receipt::Held;
             };
             if partitions.get(&record.topic) == Some(&0) {
-                return Receipt::Refused(missing_words(&record.topic));
+                return Receipt::Refused(missing_topic_message(&record.topic));
             }
-            if is_away.load(Ordering::Relaxed) {
-                return Receipt::Unavailable(self.late_words());
+            if is_unavailable.load(Ordering::Relaxed) {
+                return Receipt::Unavailable(self.timeout_message());
             }
             let receipt = receipt(&record.topic, self.shared.send(record).await);
-            is_away.fetch_or(matches!(receipt, Receipt::Unavailable(_)), Ordering::Relaxed);
+            is_unavailable.fetch_or(matches!(receipt, Receipt::Unavailable(_)), Ordering::Relaxed);
             receipt
         };
-        let receipts = rest.in_lanes(LANES, send).await;
-        for ((at, _), receipt) in open.iter().zip(receipts) {
+        let receipts = rest.in_lanes(PARALLEL_LANES, send).await;
+        for ((at, _), receipt) in pending.iter().zip(receipts) {
             if receipt != Receipt::Held {
-                tally.settle(*at, receipt);
+                progress.settle(*at, receipt);
             }
         }
     }
 
-    fn late_words(&self) -> String {
-        format!("Kafka did not answer within {:?}", self.shared.answer_max)
+    fn timeout_message(&self) -> String {
+        format!("timeout: Kafka did not respond within {:?}", self.shared.answer_max)
     }
 }
 
-impl Slot {
+impl ProducerSlot {
     fn new(linger: &'static str) -> Self {
         let producer = Mutex::default();
         Self { linger, producer }
@@ -214,11 +224,11 @@ impl Slot {
 impl Destination for Publisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let records = Record::all(batch, &self.topic, self.mode);
-        let mut tally = Tally::of(batch);
-        if let Err(error) = self.send_waves(&mut tally, &records).await {
-            tally.settle_rest(&Receipt::Unavailable(error.report()));
+        let mut progress = BatchProgress::of(batch);
+        if let Err(error) = self.send_chunks(&mut progress, &records).await {
+            progress.settle_pending(&Receipt::Unavailable(error.report()));
         }
-        tally.finish()
+        progress.finish()
     }
 }
 
@@ -231,22 +241,22 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// Hands a message to the driver, which copies it; the answer comes later, unless it is a no at once.
+/// Queues a message in the driver, which copies it. Returns a receipt if the driver refuses it immediately.
 pub(crate) fn enqueue(
     producer: &Producer,
     record: &Record<'_>,
     partitions: &Partitions,
 ) -> Result<DeliveryFuture, Receipt> {
     if partitions.get(&record.topic) == Some(&0) {
-        return Err(Receipt::Refused(missing_words(&record.topic)));
+        return Err(Receipt::Refused(missing_topic_message(&record.topic)));
     }
     producer
         .send_result(record.borrowed())
         .map_err(|(error, _record)| receipt(&record.topic, Err(error)))
 }
 
-/// Waits until a message is answered; whether it is durable.
-async fn answer(
+/// Waits for the result of a message. Returns whether the message is durable.
+async fn await_delivery(
     producer: &Producer,
     mut delivery: DeliveryFuture,
     outcome: &mut Outcome,
@@ -254,17 +264,17 @@ async fn answer(
 ) -> bool {
     loop {
         let until = match outcome {
-            Outcome::Refused => (*deadline).min(Instant::now() + LOOK),
-            Outcome::Done | Outcome::Late => *deadline,
+            Outcome::Refused => (*deadline).min(Instant::now() + POLL_INTERVAL),
+            Outcome::Done | Outcome::TimedOut => *deadline,
         };
         match timeout_at(until, &mut delivery).await {
-            Ok(answered) => return matches!(answered, Ok(Ok(_durable))),
-            Err(_) if *outcome == Outcome::Late => return false,
-            // Requests that were under way when one was refused return to the queue, where nothing fetches them any more.
+            Ok(result) => return matches!(result, Ok(Ok(_durable))),
+            Err(_) if *outcome == Outcome::TimedOut => return false,
+            // Requests in flight at the time of a refusal return to the queue, and the driver never sends them again: purge it.
             Err(_) if Instant::now() < *deadline => purge(producer, PurgeConfig::default().queue()).await,
             Err(_) => {
-                *outcome = Outcome::Late;
-                *deadline = Instant::now() + LOOK * 20;
+                *outcome = Outcome::TimedOut;
+                *deadline = Instant::now() + POLL_INTERVAL * 20;
                 purge(producer, PurgeConfig::default().queue().inflight()).await;
             }
         }
@@ -274,6 +284,6 @@ async fn answer(
 async fn purge(producer: &Producer, what: PurgeConfig) {
     let producer = producer.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || producer.purge(what)).await {
-        tracing::debug!(%error, "a producer could not be purged");
+        tracing::debug!(%error, "purging a producer failed");
     }
 }

@@ -1,5 +1,5 @@
-//! What happens when a group is shared out anew: partitions come with a place to begin at, and go only when what is handed
-//! out of them is finished, or has taken too long.
+//! Rebalances of a group. A newly assigned partition gets a start offset if the group has none. A partition is released when
+//! its messages in flight are acknowledged, or after a timeout.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,110 +12,114 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::Voice;
+use crate::assignment::{Assignment, TopicPartition};
+use crate::client::LogContext;
 use crate::error::failed;
-use crate::hand::{Hand, Place};
-use crate::join::committed;
+use crate::join::committed_offsets;
 
-/// So long a partition that is to go waits for what is handed out of it. The rest of the group goes on meanwhile.
-const FINISH_MAX: Duration = Duration::from_secs(20);
+/// A revoked partition waits this long for its messages in flight. The other members continue meanwhile.
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the driver says of an offset that it sets anew.
-const LOST: &str = "OFFSET";
+/// The facility under which the driver logs an offset reset.
+const OFFSET_RESET_FACILITY: &str = "OFFSET";
 
-/// Looks after a member's partitions. Runs on the thread that polls.
+/// Assigns and revokes a member's partitions. Runs on the polling thread.
 #[derive(Debug)]
-pub(crate) struct Sharing {
-    pub(crate) hand: Arc<Hand>,
-    /// Where partitions begin that nobody has read, as of when the member joined. Those that are newer begin at their
-    /// beginning, wherever the group began: everything in them came later.
-    pub(crate) starts: HashMap<Place, i64>,
+pub(crate) struct RebalanceContext {
+    pub(crate) assignment: Arc<Assignment>,
+    /// Start offsets of partitions without a committed offset, taken when the member joined. Partitions added later start at
+    /// their oldest message, because all of their messages are newer than the group.
+    pub(crate) start_offsets: HashMap<TopicPartition, i64>,
     pub(crate) answer_max: Duration,
 }
 
-impl Sharing {
-    fn gain(&self, consumer: &BaseConsumer<Self>, gained: &mut TopicPartitionList) -> KafkaResult<()> {
-        let starts = self.starts_of(consumer, gained)?;
-        for ((topic, partition), start) in starts.to_topic_map() {
-            gained.set_partition_offset(&topic, partition, start)?;
+impl RebalanceContext {
+    fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &mut TopicPartitionList) -> KafkaResult<()> {
+        let start_offsets = self.missing_start_offsets(consumer, assigned)?;
+        for ((topic, partition), start) in start_offsets.to_topic_map() {
+            assigned.set_partition_offset(&topic, partition, start)?;
         }
-        self.hand.gain(places(gained).into_iter().collect());
+        self.assignment.add(topic_partitions(assigned).into_iter().collect());
         match consumer.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => consumer.incremental_assign(gained)?,
-            RebalanceProtocol::None | RebalanceProtocol::Eager => consumer.assign(gained)?,
+            RebalanceProtocol::Cooperative => consumer.incremental_assign(assigned)?,
+            RebalanceProtocol::None | RebalanceProtocol::Eager => consumer.assign(assigned)?,
         }
-        if starts.count() > 0 {
-            consumer.commit(&starts, CommitMode::Async)?;
+        if start_offsets.count() > 0 {
+            consumer.commit(&start_offsets, CommitMode::Async)?;
         }
         Ok(())
     }
 
-    /// Where to begin in those that have no offset yet.
-    fn starts_of(&self, consumer: &BaseConsumer<Self>, gained: &TopicPartitionList) -> KafkaResult<TopicPartitionList> {
-        let mut starts = TopicPartitionList::new();
-        if gained.count() == 0 {
-            return Ok(starts);
+    /// Start offsets of assigned partitions that have no committed offset.
+    fn missing_start_offsets(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        assigned: &TopicPartitionList,
+    ) -> KafkaResult<TopicPartitionList> {
+        let mut start_offsets = TopicPartitionList::new();
+        if assigned.count() == 0 {
+            return Ok(start_offsets);
         }
-        let committed = committed(consumer, gained, self.answer_max)?;
-        for (place, offset) in committed.to_topic_map() {
+        let committed = committed_offsets(consumer, assigned, self.answer_max)?;
+        for (partition, offset) in committed.to_topic_map() {
             if offset != Offset::Invalid {
                 continue;
             }
-            let start = match self.starts.get(&place) {
+            let start = match self.start_offsets.get(&partition) {
                 Some(start) => *start,
-                None => consumer.fetch_watermarks(&place.0, place.1, self.answer_max)?.0,
+                None => consumer.fetch_watermarks(&partition.0, partition.1, self.answer_max)?.0,
             };
-            starts.add_partition_offset(&place.0, place.1, Offset::Offset(start))?;
+            start_offsets.add_partition_offset(&partition.0, partition.1, Offset::Offset(start))?;
         }
-        Ok(starts)
+        Ok(start_offsets)
     }
 
-    fn lose(&self, consumer: &BaseConsumer<Self>, lost: &TopicPartitionList) -> KafkaResult<()> {
-        // Who was thrown out has nothing to finish: others are at it already.
-        let patience = if consumer.assignment_lost() {
+    fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) -> KafkaResult<()> {
+        // A member that the group has removed must not wait: other members process its partitions already.
+        let timeout = if consumer.assignment_lost() {
             Duration::ZERO
         } else {
-            FINISH_MAX
+            REVOKE_TIMEOUT
         };
-        self.hand.lose(&places(lost), patience);
+        self.assignment.revoke(&topic_partitions(revoked), timeout);
         match consumer.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => consumer.incremental_unassign(lost),
+            RebalanceProtocol::Cooperative => consumer.incremental_unassign(revoked),
             RebalanceProtocol::None | RebalanceProtocol::Eager => consumer.unassign(),
         }
     }
 }
 
-impl ConsumerContext for Sharing {
+impl ConsumerContext for RebalanceContext {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
-        tracing::debug!(?event, ?partitions, "sharing out");
+        tracing::debug!(?event, ?partitions, "rebalance");
         let result = if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.gain(consumer, partitions)
+            self.assign(consumer, partitions)
         } else {
-            self.lose(consumer, partitions)
+            self.revoke(consumer, partitions)
         };
         if let Err(source) = result {
-            self.hand.fail(failed("share out a group", source));
+            self.assignment.fail(failed("rebalance the group", source));
         }
     }
 }
 
-impl ClientContext for Sharing {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
-        if matches!(level, RDKafkaLogLevel::Warning) && facility == LOST {
+impl ClientContext for RebalanceContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        if matches!(level, RDKafkaLogLevel::Warning) && facility == OFFSET_RESET_FACILITY {
             tracing::warn!(
-                words,
-                "an offset is not in its topic any more; the group goes on elsewhere"
+                text,
+                "a committed offset is outside its topic; the group continues at another offset"
             );
         } else {
-            Voice.log(level, facility, words);
+            LogContext.log(level, facility, text);
         }
     }
 
-    fn error(&self, error: KafkaError, words: &str) {
-        Voice.error(error, words);
+    fn error(&self, error: KafkaError, text: &str) {
+        LogContext.error(error, text);
     }
 }
 
-fn places(partitions: &TopicPartitionList) -> HashSet<Place> {
+fn topic_partitions(partitions: &TopicPartitionList) -> HashSet<TopicPartition> {
     partitions.to_topic_map().into_keys().collect()
 }

@@ -1,5 +1,5 @@
-//! What goes over the wire: `CloudEvents` as Kafka spells them. In binary mode attributes are headers `ce_…` and the value is
-//! the data; in structured mode the value is the whole document. The key is the aggregate id in both.
+//! Kafka records as defined by the Kafka binding of `CloudEvents`. In binary mode attributes are headers `ce_…` and the value
+//! is the data; in structured mode the value is the whole JSON document. The key is the aggregate id in both modes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
-/// Before the name of an attribute.
-const ATTRIBUTE: &str = "ce_";
-/// The header with the media type; in binary mode it stands for the attribute `datacontenttype`.
+/// Header prefix of an attribute.
+const ATTRIBUTE_PREFIX: &str = "ce_";
+/// The header with the media type. In binary mode it replaces the attribute `datacontenttype`.
 const CONTENT_TYPE: &str = "content-type";
 const DATA_CONTENT_TYPE: &str = "datacontenttype";
-/// A reason longer than this is cut off: brokers have limits for the whole of a message.
+/// A longer error text is truncated, because brokers limit the size of a message.
 const ERROR_BYTES_MAX: usize = 8_000;
 
 /// A message to send.
@@ -23,26 +23,26 @@ const ERROR_BYTES_MAX: usize = 8_000;
 pub(crate) struct Record<'a> {
     pub(crate) topic: String,
     pub(crate) key: Option<Cow<'a, str>>,
-    /// Without their prefix.
+    /// Names are without prefix.
     attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub(crate) headers: Vec<(&'static str, Cow<'a, str>)>,
     pub(crate) value: Cow<'a, [u8]>,
 }
 
 impl<'a> Record<'a> {
-    /// The entries of a batch on their way.
+    /// The records of a batch's entries.
     pub(crate) fn all(batch: &Batch<'a>, topic: &Topic, mode: Mode) -> Vec<Self> {
         let entries = batch.entries.iter();
         entries.map(|entry| Self::of(entry, topic, mode)).collect()
     }
 
-    /// An entry on its way to its topic.
+    /// The record of an entry.
     fn of(entry: &'a Entry, topic: &Topic, mode: Mode) -> Self {
         let (attributes, content_type, value) = match mode {
             Mode::Binary => {
-                let beside = envelope::attributes(entry).filter(|(name, _)| *name != DATA_CONTENT_TYPE);
-                let beside = beside.map(|(name, value)| (name.into(), value)).collect();
-                (beside, JSON.into(), entry.event.payload.get().as_bytes().into())
+                let others = envelope::attributes(entry).filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+                let others = others.map(|(name, value)| (name.into(), value)).collect();
+                (others, JSON.into(), entry.event.payload.get().as_bytes().into())
             }
             Mode::Structured => {
                 let content_type = format!("{CLOUDEVENTS_JSON}; charset=UTF-8");
@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A message that was given up on its way to the dead letters of its topic: as it came, with where from and why.
+    /// The record of a dead letter: the original message, with headers for its origin and error.
     pub(crate) fn of_letter(letter: &'a Letter) -> Self {
         let inside = letter.attributes.get(DATA_CONTENT_TYPE);
         let content_type = letter.content_type.as_ref().or(inside);
@@ -78,22 +78,22 @@ impl<'a> Record<'a> {
             ("postroom-attempts", letter.attempts.to_string().into()),
         ];
         headers.extend(ours);
-        let beside = letter.attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+        let others = letter.attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
         Self {
             topic: format!("{}.DLT", letter.origin.topic),
             key: key_of(letter).map(Cow::from),
-            attributes: beside.map(|(name, value)| (name.into(), value.into())).collect(),
+            attributes: others.map(|(name, value)| (name.into(), value.into())).collect(),
             headers,
             value: letter.body.as_slice().into(),
         }
     }
 
-    /// As the driver takes it.
+    /// The record as a type of the driver.
     pub(crate) fn borrowed(&self) -> FutureRecord<'_, str, [u8]> {
         let mut headers = OwnedHeaders::new_with_capacity(self.headers.len() + self.attributes.len());
-        let mut name = ATTRIBUTE.to_owned();
+        let mut name = ATTRIBUTE_PREFIX.to_owned();
         for (attribute, value) in &self.attributes {
-            name.truncate(ATTRIBUTE.len());
+            name.truncate(ATTRIBUTE_PREFIX.len());
             name.push_str(attribute);
             let (key, value) = (name.as_str(), Some(value.as_ref()));
             headers = headers.insert(Header { key, value });
@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The key a message had: it is not part of a letter, but follows from the event inside.
+/// The message key. A letter does not contain it; it is taken from the event's attributes.
 fn key_of(letter: &Letter) -> Option<String> {
     let inside = Envelope::from_structured(&letter.body).ok();
     let attributes = match &inside {
@@ -123,15 +123,15 @@ fn key_of(letter: &Letter) -> Option<String> {
     names.iter().find_map(|name| attributes.get(*name)).cloned()
 }
 
-/// A message that came. Whatever it is: headers that are no text lose what is not.
-pub(crate) fn message_of(message: &BorrowedMessage<'_>) -> Message {
+/// Converts a received message. Replaces invalid UTF-8 in headers.
+pub(crate) fn to_message(message: &BorrowedMessage<'_>) -> Message {
     let mut attributes = BTreeMap::new();
     let mut content_type = None;
     for header in message.headers().into_iter().flat_map(|headers| headers.iter()) {
         let Some(value) = header.value.map(|value| String::from_utf8_lossy(value).into_owned()) else {
             continue;
         };
-        if let Some(name) = header.key.strip_prefix(ATTRIBUTE) {
+        if let Some(name) = header.key.strip_prefix(ATTRIBUTE_PREFIX) {
             attributes.insert(name.to_owned(), value);
         } else if header.key.eq_ignore_ascii_case(CONTENT_TYPE) {
             content_type = Some(value);

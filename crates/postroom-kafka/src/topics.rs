@@ -1,4 +1,4 @@
-//! Topics, as they are wanted and as they are. Nothing is ever deleted, and no topic loses partitions.
+//! Plans and applies topic settings. Never deletes a topic and never removes partitions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,74 +14,74 @@ use rdkafka::admin::{
 use rdkafka::error::KafkaError;
 use tokio::time::{Instant, sleep};
 
-use crate::client::{Kafka, Voice};
+use crate::client::{Kafka, LogContext};
 use crate::error::failed;
 
-/// Between two looks for a topic that was created.
-const LOOK: Duration = Duration::from_millis(50);
+/// Poll interval while waiting for a created topic.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A topic as it is wanted.
+/// The specification of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSpec {
     /// Its name.
     pub name: String,
-    /// How many partitions it has at least.
+    /// Minimum number of partitions.
     pub partitions: i32,
-    /// How many brokers keep each of them.
+    /// Replication factor.
     pub replication: i32,
-    /// Settings, such as `retention.ms`; those not named are left as they are.
+    /// Settings such as `retention.ms`. Other settings stay unchanged.
     pub config: BTreeMap<String, String>,
 }
 
-/// Where what is and what is wanted differ; as text, what `apply` does about it.
+/// A difference between a specification and the existing topic. Its `Display` text is the action of `apply`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// There is no such topic; it is created.
+    /// The topic does not exist; `apply` creates it.
     Missing(TopicSpec),
-    /// The topic has too few partitions; they are added. From then on keys may have other partitions than before.
+    /// The topic has too few partitions; `apply` adds them. Keys may then map to other partitions than before.
     Partitions {
         /// The topic.
         topic: String,
-        /// As many as it has.
+        /// Current number of partitions.
         found: i32,
-        /// As many as it should have.
+        /// Specified number of partitions.
         wanted: i32,
     },
-    /// A setting has another value; it is changed.
+    /// A setting has another value; `apply` changes it.
     Config {
         /// The topic.
         topic: String,
         /// The setting.
         name: String,
-        /// Its value; the broker's default, mostly.
+        /// Current value, often the broker's default.
         found: Option<String>,
-        /// Its value to be.
+        /// Specified value.
         wanted: String,
     },
-    /// Something that is not changed from here: more partitions than wanted, or other replication.
+    /// A difference that `apply` leaves unchanged: more partitions than specified, or another replication factor.
     Kept {
         /// The topic.
         topic: String,
-        /// What, and what to do about it.
+        /// Description of the difference, with a hint.
         what: String,
     },
 }
 
-/// What is known of a topic.
-struct Found {
+/// The current state of a topic.
+struct ExistingTopic {
     partitions: i32,
     replication: i32,
-    config: BTreeMap<String, Value>,
+    config: BTreeMap<String, Setting>,
 }
 
-struct Value {
+struct Setting {
     text: Option<String>,
-    /// Said for this topic, not taken over from the broker.
-    is_own: bool,
+    /// Set for this topic, not inherited from the broker.
+    is_topic_override: bool,
 }
 
 impl Kafka {
-    /// How these topics differ from what is wanted. Changes nothing.
+    /// Compares these specifications with the existing topics. Changes nothing.
     pub async fn plan(&self, wanted: &[TopicSpec]) -> Result<Vec<Difference>> {
         let admin = self.shared.admin()?;
         let mut differences = Vec::new();
@@ -94,14 +94,14 @@ impl Kafka {
         Ok(differences)
     }
 
-    /// Makes topics as they are wanted, as far as that is done from here; answers the differences that were found.
+    /// Creates and changes topics as specified, and returns the differences that it found.
     pub async fn apply(&self, wanted: &[TopicSpec]) -> Result<Vec<Difference>> {
         let admin = self.shared.admin()?;
         let differences = self.plan(wanted).await?;
         for difference in &differences {
             match difference {
                 Difference::Missing(spec) => self.create(&admin, spec).await?,
-                Difference::Partitions { topic, wanted, .. } => self.add(&admin, topic, *wanted).await?,
+                Difference::Partitions { topic, wanted, .. } => self.add_partitions(&admin, topic, *wanted).await?,
                 Difference::Config { .. } | Difference::Kept { .. } => {}
             }
         }
@@ -114,12 +114,12 @@ impl Kafka {
         Ok(differences)
     }
 
-    async fn find(&self, admin: &AdminClient<Voice>, topic: &str) -> Result<Option<Found>> {
+    async fn find(&self, admin: &AdminClient<LogContext>, topic: &str) -> Result<Option<ExistingTopic>> {
         let (shared, name) = (std::sync::Arc::clone(&self.shared), topic.to_owned());
-        let counts = self.shared.blocking("ask for a topic", move || {
+        let counts = self.shared.blocking("fetch topic metadata", move || {
             let admin = shared.admin()?;
             let metadata = admin.inner().fetch_metadata(Some(&name), shared.answer_max);
-            let metadata = metadata.map_err(|source| failed(format!("ask for the topic {name}"), source))?;
+            let metadata = metadata.map_err(|source| failed(format!("fetch metadata of the topic {name}"), source))?;
             let found = metadata.topics().iter().find(|found| found.name() == name);
             let counts = found.and_then(|found| {
                 let replicas = found.partitions().iter().map(|one| one.replicas().len()).min()?;
@@ -130,15 +130,15 @@ impl Kafka {
         let Some((partitions, replication)) = counts.await? else {
             return Ok(None);
         };
-        Ok(Some(Found {
+        Ok(Some(ExistingTopic {
             partitions: i32::try_from(partitions).unwrap_or(i32::MAX),
             replication: i32::try_from(replication).unwrap_or(i32::MAX),
             config: self.config_of(admin, topic).await?,
         }))
     }
 
-    async fn config_of(&self, admin: &AdminClient<Voice>, topic: &str) -> Result<BTreeMap<String, Value>> {
-        let doing = format!("ask for the settings of {topic}");
+    async fn config_of(&self, admin: &AdminClient<LogContext>, topic: &str) -> Result<BTreeMap<String, Setting>> {
+        let doing = format!("fetch the settings of {topic}");
         let resource = ResourceSpecifier::Topic(topic);
         let answers = admin.describe_configs([&resource], &self.limits()).await;
         let answers = answers.map_err(|source| failed(&doing, source))?;
@@ -146,15 +146,21 @@ impl Kafka {
         for answer in answers {
             let resource = answer.map_err(|code| failed(&doing, KafkaError::AdminOp(code)))?;
             for entry in resource.entries {
-                let is_own = entry.source == ConfigSource::DynamicTopic;
+                let is_topic_override = entry.source == ConfigSource::DynamicTopic;
                 let text = entry.value;
-                config.insert(entry.name, Value { text, is_own });
+                config.insert(
+                    entry.name,
+                    Setting {
+                        text,
+                        is_topic_override,
+                    },
+                );
             }
         }
         Ok(config)
     }
 
-    async fn create(&self, admin: &AdminClient<Voice>, spec: &TopicSpec) -> Result<()> {
+    async fn create(&self, admin: &AdminClient<LogContext>, spec: &TopicSpec) -> Result<()> {
         let replication = TopicReplication::Fixed(spec.replication);
         let mut topic = NewTopic::new(&spec.name, spec.partitions, replication);
         for (name, value) in &spec.config {
@@ -162,11 +168,11 @@ impl Kafka {
         }
         let created = admin.create_topics([&topic], &self.limits()).await;
         check(&format!("create the topic {}", spec.name), created)?;
-        self.seen(&spec.name).await
+        self.wait_until_visible(&spec.name).await
     }
 
-    /// Waits until the brokers know of a topic that was created: they do so a moment later.
-    async fn seen(&self, topic: &str) -> Result<()> {
+    /// Waits until the brokers know a created topic.
+    async fn wait_until_visible(&self, topic: &str) -> Result<()> {
         let deadline = Instant::now() + self.shared.answer_max;
         loop {
             let partitions = self.shared.partitions(iter::once(topic)).await?;
@@ -176,24 +182,24 @@ impl Kafka {
             if Instant::now() > deadline {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
-                    format!("the topic {topic} was created, but the brokers do not know of it yet"),
+                    format!("the topic {topic} was created, but the brokers do not know it yet"),
                 ));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn add(&self, admin: &AdminClient<Voice>, topic: &str, wanted: i32) -> Result<()> {
+    async fn add_partitions(&self, admin: &AdminClient<LogContext>, topic: &str, wanted: i32) -> Result<()> {
         let count = usize::try_from(wanted).unwrap_or(0);
         let more = NewPartitions::new(topic, count);
         let added = admin.create_partitions([&more], &self.limits()).await;
         check(&format!("add partitions to {topic}"), added)
     }
 
-    /// Sets what is wanted. The protocol replaces all of a topic's own settings, so those are sent along.
-    async fn configure(&self, admin: &AdminClient<Voice>, spec: &TopicSpec) -> Result<()> {
+    /// Applies the specified settings. The protocol replaces all overrides of a topic, so the existing ones are sent too.
+    async fn configure(&self, admin: &AdminClient<LogContext>, spec: &TopicSpec) -> Result<()> {
         let config = self.config_of(admin, &spec.name).await?;
-        let own = config.iter().filter(|(_, value)| value.is_own);
+        let own = config.iter().filter(|(_, value)| value.is_topic_override);
         let mut all: BTreeMap<&str, &str> = own
             .filter_map(|(name, value)| Some((name.as_str(), value.text.as_deref()?)))
             .collect();
@@ -219,7 +225,7 @@ impl Kafka {
     }
 }
 
-fn compare(spec: &TopicSpec, found: &Found) -> Vec<Difference> {
+fn compare(spec: &TopicSpec, found: &ExistingTopic) -> Vec<Difference> {
     let topic = spec.name.clone();
     let mut differences = Vec::new();
     if found.partitions < spec.partitions {
@@ -268,7 +274,7 @@ fn brokers(count: i32) -> String {
 fn check(doing: &str, answers: Result<Vec<TopicResult>, KafkaError>) -> Result<()> {
     let answers = answers.map_err(|source| failed(doing, source))?;
     if answers.is_empty() {
-        return Err(Error::new(ErrorKind::Failed, format!("{doing}: no answer")));
+        return Err(Error::new(ErrorKind::Failed, format!("{doing}: the response is empty")));
     }
     for answer in answers {
         answer.map_err(|(_, code)| failed(doing, KafkaError::AdminOp(code)))?;

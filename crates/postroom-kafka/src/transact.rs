@@ -1,6 +1,6 @@
-//! The transactional publisher: a batch is one transaction, so that readers with `read_committed` see all of it or nothing.
-//! If the broker does not take a message the transaction is aborted, and entries get transactions of their own, one after the
-//! other, which finds the one that is to blame. Who comes later with the same id fences off who was there before.
+//! The transactional publisher sends a batch in one transaction: consumers with `read_committed` see all of it or nothing.
+//! If the broker refuses a message, the publisher aborts the transaction and sends each entry in its own transaction, in order,
+//! which finds the refused one. A new producer with the same transactional id fences the previous one.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,65 +15,68 @@ use rdkafka::producer::future_producer::DeliveryFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Partitions, Producer, Shared, receipt, retire};
+use crate::client::{Partitions, Producer, Shared, purge_and_drop, receipt};
 use crate::error::{failed, is_fenced};
+use crate::progress::BatchProgress;
 use crate::publish::enqueue;
 use crate::record::Record;
-use crate::tally::Tally;
 
-/// Who was fenced off does not fence back before this: by then a relay that was deposed knows it.
-const FENCED_REST: Duration = Duration::from_secs(30);
+/// After it was fenced, a publisher waits this long before it initializes a new producer. By then a relay that has lost its
+/// lease has noticed that.
+const FENCED_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Publishes for one route, in transactions.
-pub(crate) struct Transactor {
+/// Publishes the events of one route in transactions.
+pub(crate) struct TransactionalPublisher {
     shared: Arc<Shared>,
     topic: Topic,
     mode: Mode,
     id: String,
-    /// One transaction at a time.
-    seat: Mutex<Seat>,
+    /// The lock allows one transaction at a time.
+    state: Mutex<ProducerState>,
 }
 
-/// Whether we may begin a transaction.
-enum Seat {
-    /// Not yet: nobody was fenced off for us.
-    Empty,
-    Taken(Producer),
-    /// Another one has taken it.
-    Lost(Instant),
+/// The state of the transactional producer.
+enum ProducerState {
+    /// There is no producer, or it must be replaced.
+    Uninitialized,
+    Ready(Producer),
+    /// Another producer with the same id fenced this one, at this time.
+    Fenced(Instant),
 }
 
 /// A transaction that was not committed.
-enum Broken {
-    /// The broker did not take a message of it; it was aborted.
+enum TransactionError {
+    /// The broker refused a message; the transaction was aborted.
     Refused(KafkaError),
-    /// The whole producer is of no use any more.
-    Away(String),
+    /// The producer cannot be used any more, for this reason.
+    Unavailable(String),
 }
 
-impl Transactor {
+impl TransactionalPublisher {
     pub(crate) fn new(shared: Arc<Shared>, topic: Topic, mode: Mode, id: String) -> Self {
         Self {
             shared,
             topic,
             mode,
             id,
-            seat: Mutex::new(Seat::Empty),
+            state: Mutex::new(ProducerState::Uninitialized),
         }
     }
 
-    async fn send(&self, tally: &mut Tally<'_>, records: &[Record<'_>]) -> Result<(), Broken> {
+    async fn send(&self, progress: &mut BatchProgress<'_>, records: &[Record<'_>]) -> Result<(), TransactionError> {
         let topics = records.iter().map(|record| record.topic.as_str());
         let partitions = self.shared.partitions(topics).await;
-        let partitions = partitions.map_err(|error| Broken::Away(error.report()))?;
-        let mut seat = self.seat.lock().await;
-        let mut producer = self.sit_down(&mut seat).await?;
-        let sent = self.send_with(&mut producer, tally, (records, &partitions)).await;
-        // Not on every way out: who is cut off inside a transaction begins anew.
-        *seat = match &sent {
-            Ok(()) | Err(Broken::Refused(_)) => Seat::Taken(producer),
-            Err(Broken::Away(words)) if *words == self.fenced_words() => Seat::Lost(Instant::now()),
-            Err(Broken::Away(_)) => Seat::Empty,
+        let partitions = partitions.map_err(|error| TransactionError::Unavailable(error.report()))?;
+        let mut state = self.state.lock().await;
+        let mut producer = self.acquire_producer(&mut state).await?;
+        let sent = self.send_with(&mut producer, progress, (records, &partitions)).await;
+        // If this future is dropped inside a transaction, the state stays `Uninitialized`: the next batch gets a new producer.
+        *state = match &sent {
+            Ok(()) | Err(TransactionError::Refused(_)) => ProducerState::Ready(producer),
+            Err(TransactionError::Unavailable(message)) if *message == self.fenced_message() => {
+                ProducerState::Fenced(Instant::now())
+            }
+            Err(TransactionError::Unavailable(_)) => ProducerState::Uninitialized,
         };
         sent
     }
@@ -81,37 +84,37 @@ impl Transactor {
     async fn send_with(
         &self,
         producer: &mut Producer,
-        tally: &mut Tally<'_>,
+        progress: &mut BatchProgress<'_>,
         (records, partitions): (&[Record<'_>], &Partitions),
-    ) -> Result<(), Broken> {
-        let mut next: Vec<usize> = tally.open().iter().map(|(at, _)| *at).collect();
+    ) -> Result<(), TransactionError> {
+        let mut next: Vec<usize> = progress.pending().iter().map(|(at, _)| *at).collect();
         while let Some(first) = next.first().copied() {
-            match self.transaction(producer, &next, tally, (records, partitions)).await {
-                Err(Broken::Refused(error)) => {
+            match self.transaction(producer, &next, progress, (records, partitions)).await {
+                Err(TransactionError::Refused(error)) => {
                     if let ([at], Some(record)) = (next.as_slice(), records.get(first)) {
-                        tally.settle(*at, receipt(&record.topic, Err(error)));
+                        progress.settle(*at, receipt(&record.topic, Err(error)));
                     }
-                    // Its sequence numbers have a gap now, which the broker would not forgive.
-                    let gapless = self.sit_down(&mut Seat::Empty).await?;
-                    retire(std::mem::replace(producer, gapless)).await;
+                    // The aborted message leaves a gap in the producer's sequence numbers, which the broker refuses: replace it.
+                    let gapless = self.acquire_producer(&mut ProducerState::Uninitialized).await?;
+                    purge_and_drop(std::mem::replace(producer, gapless)).await;
                 }
                 other => other?,
             }
-            // Someone's fault, or nothing is left: each for itself, in order.
-            next = tally.open().first().map(|(at, _)| *at).into_iter().collect();
+            // After the first transaction the pending entries, if any, go one by one in order.
+            next = progress.pending().first().map(|(at, _)| *at).into_iter().collect();
         }
         Ok(())
     }
 
-    /// The producer, which has fenced off all before it.
-    async fn sit_down(&self, seat: &mut Seat) -> Result<Producer, Broken> {
-        match std::mem::replace(seat, Seat::Empty) {
-            Seat::Taken(producer) => return Ok(producer),
-            Seat::Lost(since) if since.elapsed() < FENCED_REST => {
-                *seat = Seat::Lost(since);
-                return Err(Broken::Away(self.fenced_words()));
+    /// Returns the producer. A new one is initialized first, which fences all earlier ones.
+    async fn acquire_producer(&self, state: &mut ProducerState) -> Result<Producer, TransactionError> {
+        match std::mem::replace(state, ProducerState::Uninitialized) {
+            ProducerState::Ready(producer) => return Ok(producer),
+            ProducerState::Fenced(since) if since.elapsed() < FENCED_BACKOFF => {
+                *state = ProducerState::Fenced(since);
+                return Err(TransactionError::Unavailable(self.fenced_message()));
             }
-            Seat::Empty | Seat::Lost(_) => {}
+            ProducerState::Uninitialized | ProducerState::Fenced(_) => {}
         }
         let (limit, limit_ms) = (self.shared.answer_max, self.shared.answer_max.as_millis().to_string());
         let transaction_ms = (self.shared.answer_max * 4).as_millis().to_string();
@@ -122,48 +125,50 @@ impl Transactor {
             ("linger.ms", "1"),
         ];
         let made = self.shared.producer(&settings);
-        let producer = made.map_err(|error| Broken::Away(error.report()))?;
+        let producer = made.map_err(|error| TransactionError::Unavailable(error.report()))?;
         let begin = producer.clone();
-        // A relay whose lease has run out, because it was paused, would fence off the one that has taken over.
+        // A paused relay whose lease has expired would fence the relay that has taken over.
         if !postroom::is_leased() {
-            return Err(Broken::Away(self.unleased_words()));
+            return Err(TransactionError::Unavailable(self.unleased_message()));
         }
-        let begun = self.shared.blocking("begin to publish in transactions", move || {
+        let begun = self.shared.blocking("initialize transactions", move || {
             let begun = begin.init_transactions(limit);
-            begun.map_err(|source| failed("begin to publish in transactions", source))
+            begun.map_err(|source| failed("initialize transactions", source))
         });
-        begun.await.map_err(|error| Broken::Away(error.report()))?;
+        begun
+            .await
+            .map_err(|error| TransactionError::Unavailable(error.report()))?;
         Ok(producer)
     }
 
-    /// Sends these and commits. Those that are refused before they are sent are left out, with what follows them.
+    /// Sends these entries in one transaction. Leaves out entries that the driver refuses, and later entries of their lanes.
     async fn transaction(
         &self,
         producer: &Producer,
         all: &[usize],
-        tally: &mut Tally<'_>,
+        progress: &mut BatchProgress<'_>,
         (records, partitions): (&[Record<'_>], &Partitions),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), TransactionError> {
         producer
             .begin_transaction()
-            .map_err(|error| self.broken(producer, &error))?;
-        let (mut under_way, mut refused) = (Vec::with_capacity(all.len()), Vec::new());
-        let mut shut = HashSet::new();
-        for (at, lane) in all.iter().filter_map(|at| Some((*at, tally.lane(*at)?))) {
-            let Some(record) = records.get(at).filter(|_| !shut.contains(&lane)) else {
+            .map_err(|error| self.unavailable(producer, &error))?;
+        let (mut in_flight, mut refused) = (Vec::with_capacity(all.len()), Vec::new());
+        let mut blocked = HashSet::new();
+        for (at, lane) in all.iter().filter_map(|at| Some((*at, progress.lane(*at)?))) {
+            let Some(record) = records.get(at).filter(|_| !blocked.contains(&lane)) else {
                 continue;
             };
             match enqueue(producer, record, partitions) {
-                Ok(delivery) => under_way.push((at, delivery)),
+                Ok(delivery) => in_flight.push((at, delivery)),
                 Err(receipt) => {
-                    shut.insert(lane);
+                    blocked.insert(lane);
                     refused.push((at, receipt));
                 }
             }
         }
-        self.commit(producer, under_way, tally).await?;
+        self.commit(producer, in_flight, progress).await?;
         for (at, receipt) in refused {
-            tally.settle(at, receipt);
+            progress.settle(at, receipt);
         }
         Ok(())
     }
@@ -172,21 +177,21 @@ impl Transactor {
     async fn commit(
         &self,
         producer: &Producer,
-        under_way: Vec<(usize, DeliveryFuture)>,
-        tally: &mut Tally<'_>,
-    ) -> Result<(), Broken> {
-        let (sent, deliveries): (Vec<usize>, Vec<DeliveryFuture>) = under_way.into_iter().unzip();
-        // Before the commit: it would wait for them too, but longer than they take.
+        in_flight: Vec<(usize, DeliveryFuture)>,
+        progress: &mut BatchProgress<'_>,
+    ) -> Result<(), TransactionError> {
+        let (sent, deliveries): (Vec<usize>, Vec<DeliveryFuture>) = in_flight.into_iter().unzip();
+        // Wait for the deliveries first: the commit also waits for them, but with a longer timeout.
         let refused = self.refusal(deliveries).await;
-        let (limit, ending, is_sound) = (self.shared.answer_max, producer.clone(), refused.is_none());
+        let (limit, ending, is_complete) = (self.shared.answer_max, producer.clone(), refused.is_none());
         let ended = tokio::task::spawn_blocking(move || {
-            let committed = if is_sound {
+            let committed = if is_complete {
                 ending.commit_transaction(limit)
             } else {
                 Ok(())
             };
-            // Without an answer to this the producer is given up, and whoever comes next aborts it.
-            let is_abort = !is_sound || committed.is_err();
+            // If the abort fails, the publisher discards the producer; the next one with this id aborts the transaction.
+            let is_abort = !is_complete || committed.is_err();
             committed.and(if is_abort {
                 ending.abort_transaction(limit)
             } else {
@@ -195,18 +200,18 @@ impl Transactor {
         });
         match (ended.await, refused) {
             (Ok(Ok(())), None) => {
-                sent.into_iter().for_each(|at| tally.settle(at, Receipt::Delivered));
+                sent.into_iter().for_each(|at| progress.settle(at, Receipt::Delivered));
                 Ok(())
             }
             (Ok(Ok(())), Some(error)) if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable(_)) => {
-                Err(Broken::Refused(error))
+                Err(TransactionError::Refused(error))
             }
-            (Ok(Ok(())), Some(error)) | (Ok(Err(error)), _) => Err(self.broken(producer, &error)),
-            (Err(error), _) => Err(Broken::Away(error.to_string())),
+            (Ok(Ok(())), Some(error)) | (Ok(Err(error)), _) => Err(self.unavailable(producer, &error)),
+            (Err(error), _) => Err(TransactionError::Unavailable(error.to_string())),
         }
     }
 
-    /// What the broker said to a message that it did not take; what kept another from being sent, if it said nothing.
+    /// The first refusal by the broker; without a refusal, the first other delivery error.
     async fn refusal(&self, deliveries: Vec<DeliveryFuture>) -> Option<KafkaError> {
         let deadline = Instant::now() + self.shared.answer_max * 2;
         let mut refusal = None;
@@ -224,50 +229,50 @@ impl Transactor {
         refusal
     }
 
-    fn broken(&self, producer: &Producer, error: &KafkaError) -> Broken {
+    fn unavailable(&self, producer: &Producer, error: &KafkaError) -> TransactionError {
         let fatal = producer
             .client()
             .fatal_error()
             .map(|(code, _)| KafkaError::Global(code));
         if is_fenced(error) || fatal.as_ref().is_some_and(is_fenced) {
-            return Broken::Away(self.fenced_words());
+            return TransactionError::Unavailable(self.fenced_message());
         }
-        Broken::Away(error.to_string())
+        TransactionError::Unavailable(error.to_string())
     }
 
-    fn unleased_words(&self) -> String {
+    fn unleased_message(&self) -> String {
         format!(
-            "the lease of this relay has run out; another one may publish under the transactional id {}",
+            "the lease of this relay has expired; another relay may publish under the transactional id {}",
             self.id
         )
     }
 
-    fn fenced_words(&self) -> String {
+    fn fenced_message(&self) -> String {
         format!(
-            "fenced: another relay publishes under the transactional id {}; this one rests for {FENCED_REST:?}",
+            "fenced: another relay publishes under the transactional id {}; this one retries after {FENCED_BACKOFF:?}",
             self.id
         )
     }
 }
 
 #[async_trait]
-impl Destination for Transactor {
+impl Destination for TransactionalPublisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let records = Record::all(batch, &self.topic, self.mode);
-        let mut tally = Tally::of(batch);
+        let mut progress = BatchProgress::of(batch);
         if records.is_empty() {
-            return tally.finish();
+            return progress.finish();
         }
-        if let Err(Broken::Away(words)) = self.send(&mut tally, &records).await {
-            tally.settle_rest(&Receipt::Unavailable(words));
+        if let Err(TransactionError::Unavailable(message)) = self.send(&mut progress, &records).await {
+            progress.settle_pending(&Receipt::Unavailable(message));
         }
-        tally.finish()
+        progress.finish()
     }
 }
 
-impl fmt::Debug for Transactor {
+impl fmt::Debug for TransactionalPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transactor")
+        f.debug_struct("TransactionalPublisher")
             .field("kafka", &self.shared)
             .field("topic", &self.topic)
             .field("id", &self.id)

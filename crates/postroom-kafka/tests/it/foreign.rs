@@ -1,4 +1,4 @@
-//! Kafka's own Java client reads what we publish: valid CloudEvents in both modes, keyed by aggregate id.
+//! Kafka's Java client reads published events as valid CloudEvents in both modes, with the aggregate id as key.
 
 use postroom::{Broker as _, Mode, Ordering};
 use postroom_testkit::foreign::{self, Seen};
@@ -6,11 +6,11 @@ use postroom_testkit::foreign::{self, Seen};
 use crate::publish::{deliver, letters, name, topic};
 use crate::site::KafkaSite;
 
-/// Between the parts of a line that the client prints, and between headers.
+/// Separators that the client prints between the parts of a line and between headers.
 const PART: char = '\u{1e}';
 const HEADER: char = '\u{1f}';
 
-/// Everything in a topic, in the words of Kafka's console consumer.
+/// Reads a topic with Kafka's console consumer.
 fn read(site: &KafkaSite, topic: &str, count: usize) -> Vec<Seen> {
     let (count, server) = (count.to_string(), site.url.trim_start_matches("kafka://"));
     let (part, header) = (format!("key.separator={PART}"), format!("headers.separator={HEADER}"));
@@ -23,7 +23,7 @@ fn read(site: &KafkaSite, topic: &str, count: usize) -> Vec<Seen> {
     printed.lines().map(seen).collect()
 }
 
-/// `name:value…`, key and value, as they are printed.
+/// Parses a printed line: headers `name:value…`, key and value.
 fn seen(line: &str) -> Seen {
     let parts: Vec<&str> = line.split(PART).collect();
     let mut seen = Seen {
@@ -35,7 +35,7 @@ fn seen(line: &str) -> Seen {
         match name.strip_prefix("ce_") {
             Some(name) => drop(seen.attributes.insert(name.to_owned(), value.to_owned())),
             None if name == "content-type" => value.clone_into(&mut seen.content_type),
-            None => panic!("a header of nobody's: {name}"),
+            None => panic!("unexpected header: {name}"),
         }
     }
     seen
@@ -60,8 +60,8 @@ async fn the_java_client_reads_cloud_events_in_both_modes() {
     }
 }
 
-/// Its tools know our producer by the id that makes a repeated request harmless. The driver makes such a producer only with
-/// `acks=all`.
+/// Kafka's tools list the producer with a producer id, which only idempotent producers have. The driver creates an idempotent
+/// producer only with `acks=all`.
 #[tokio::test]
 async fn the_producer_is_idempotent() {
     let (site, name) = (KafkaSite::shared(), name());

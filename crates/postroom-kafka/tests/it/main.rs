@@ -1,10 +1,10 @@
-//! The suites of brokers and destinations on a real Kafka, and what is Kafka's own.
+//! The broker and destination suites on a real Kafka, and tests that are specific to Kafka.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test asserts: what it meets in vain has failed"
+    reason = "a panic fails the test"
 )]
 
 use std::future::{Ready, ready};
@@ -14,14 +14,14 @@ use postroom_testkit::feed::Feed;
 use postroom_testkit::{Fresh, fresh};
 
 mod foreign;
-mod guard;
 mod missing;
-mod office;
 mod offset;
+mod pipeline;
 mod publish;
 mod rebalance;
 mod sales;
 mod scenario;
+mod security;
 mod site;
 mod strict;
 mod topics;
@@ -37,12 +37,12 @@ mod publisher {
     postroom_testkit::destination_suite!(super::published_shared, super::published_private);
 }
 
-/// A transactional publisher fulfils the same contract.
+/// A transactional publisher passes the same suite.
 mod transactional_publisher {
     postroom_testkit::destination_suite!(super::transacted_shared, super::transacted_private);
 }
 
-/// Every clause about subscribers holds through Kafka too.
+/// The subscriber suites with Kafka as the source of events.
 mod fed {
     postroom_testkit::feed_suite!(crate::fed);
     postroom_testkit::move_suite!(crate::fed);

@@ -1,4 +1,4 @@
-//! A topic that is missing when a program starts.
+//! A topic that does not exist when the relay starts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use postroom_testkit::{Fresh, fresh};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::office::{LikeCreated, OrderPaid};
+use crate::pipeline::{LikeCreated, OrderPaid};
 use crate::site::KafkaSite;
 
-/// Counts what it handles.
+/// Counts handled events.
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<AtomicUsize>);
 
@@ -39,7 +39,7 @@ async fn emit(fresh: &Fresh, event: &impl DomainEvent) {
     tx.commit().await.unwrap();
 }
 
-/// Two groups on two topics, and one route that publishes to both.
+/// Two groups on two topics, and one route that publishes to both topics.
 fn relay(fresh: &Fresh, broker: &Arc<dyn Broker>, orders: &Counter, likes: &Counter) -> Relay {
     let group = |name: &str, pattern: &str, topic: &str, counter: &Counter| {
         let subscriber = Subscriber::matching(name, [pattern], counter.clone());
@@ -58,8 +58,8 @@ fn relay(fresh: &Fresh, broker: &Arc<dyn Broker>, orders: &Counter, likes: &Coun
         .route(publish)
 }
 
-/// Its group cannot join. The other group gets its events from Kafka, and this one its own from the log; the status names the
-/// topic.
+/// The group of the missing topic cannot join and reads its events from the log. The other group receives its events from
+/// Kafka. The status names the missing topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_topic_at_the_start_holds_up_nobody() {
     let (mut site, fresh) = (KafkaSite::shared(), fresh::sqlite().await);
@@ -73,7 +73,7 @@ async fn a_missing_topic_at_the_start_holds_up_nobody() {
     }
     let stop = CancellationToken::new();
     let watch = async {
-        until("the other topic moves", || async { orders.has(3) }).await;
+        until("the other group has its events", || async { orders.has(3) }).await;
         until("the group reads the log", || async { likes.has(3) }).await;
         let is_named = || async {
             let reasons = operate::why(&*fresh).await.unwrap();

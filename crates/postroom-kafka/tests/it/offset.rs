@@ -1,4 +1,4 @@
-//! Offsets: where groups begin, how far they are, and what is committed.
+//! Start offsets, lag and committed offsets of groups.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 
-use crate::office::{Office, OrderPaid};
+use crate::pipeline::{OrderPaid, Pipeline};
 use crate::publish::{deliver, entry, letters, name, topic};
 use crate::sales::{Sales, sold, start_consumer};
 use crate::site::KafkaSite;
@@ -20,7 +20,7 @@ pub(crate) fn marks(messages: &[Message]) -> Vec<Mark> {
     messages.iter().map(|message| message.mark.clone()).collect()
 }
 
-/// So many messages, not acknowledged.
+/// Receives this many messages without acknowledging them.
 async fn take(member: &mut Box<dyn Subscription>, count: usize) -> Vec<Message> {
     let mut messages = Vec::new();
     while messages.len() < count {
@@ -60,7 +60,7 @@ async fn lag_counts_what_is_not_acknowledged() {
     assert_eq!(site.behind(&head, &name).await, 0, "began at the head");
 }
 
-/// What is acknowledged out of turn is not committed before what came before it.
+/// The committed offset never passes an unacknowledged message.
 #[tokio::test]
 async fn a_gap_is_not_committed() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -83,9 +83,9 @@ fn place(message: &Message) -> (i32, i64) {
     }
 }
 
-/// A member that is not asked keeps its place in the group, makes room for another, and hands out everything later.
+/// A member whose `next` is not called stays in the group, takes part in rebalances, and returns all its messages later.
 #[tokio::test]
-async fn a_member_that_is_not_asked_stays() {
+async fn a_member_that_does_not_poll_stays_in_the_group() {
     let (site, name) = (KafkaSite::shared(), name());
     site.create_with(&name, 2, &[]).await;
     fill(&site, &name, 0..6000).await;
@@ -96,7 +96,7 @@ async fn a_member_that_is_not_asked_stays() {
     let mut idle = site.join(&name, &name, Start::Beginning).await;
     let mut messages = take(&mut idle, 1).await;
     idle.ack(&marks(&messages)).await.unwrap();
-    // From here on it is not asked. It holds all it can, and still takes part when the group is shared out.
+    // From here on `next` is not called. The buffer fills up, and the member still takes part in the rebalance.
     let mut other = site.join(&name, &name, Start::Beginning).await;
     let mut of_other = take(&mut other, 1).await;
     let (partition, begun) = place(&of_other[0]);
@@ -114,7 +114,7 @@ async fn a_member_that_is_not_asked_stays() {
     assert_eq!(site.behind(&name, &name).await, 0);
 }
 
-/// Partitions that are added later are read from their beginning, also by a group that began at the head.
+/// A group reads added partitions from their oldest message, even if it started at the head.
 #[tokio::test]
 async fn a_new_partition_is_read_from_its_beginning() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -132,7 +132,7 @@ async fn a_new_partition_is_read_from_its_beginning() {
     assert!(came.into_iter().eq(5..45));
 }
 
-/// A topic that has grown while a group was away holds nothing in its new partitions that the group is to pass over.
+/// A group that rejoins reads partitions that were added in its absence from their oldest message.
 #[tokio::test]
 async fn a_partition_that_came_while_the_group_was_away_is_read_from_its_beginning() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -152,29 +152,31 @@ async fn a_partition_that_came_while_the_group_was_away_is_read_from_its_beginni
     assert!(came.into_iter().eq(5..45));
 }
 
-/// A group that Kafka knows no offset of begins with what comes from now on, unless its subscriber says otherwise; what its own
-/// relay publishes waits until it has joined.
+/// A group without committed offsets starts at the head by default. Its own relay publishes only after the group has joined,
+/// so the group misses none of its events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_without_an_offset_begins_at_the_latest_message() {
-    let mut office = Office::open(fresh::sqlite().await, KafkaSite::shared()).await;
+    let mut pipeline = Pipeline::open(fresh::sqlite().await, KafkaSite::shared()).await;
     let old = |n: i64| Entry {
         event: Event::of(&OrderPaid { n }).unwrap(),
         ..entry(n, "a", 0)
     };
-    let elsewhere = office.site.kafka.publisher(topic(&office.topic("order")), Mode::Binary);
+    let elsewhere = pipeline
+        .site
+        .kafka
+        .publisher(topic(&pipeline.topic("order")), Mode::Binary);
     let sent = deliver(&*elsewhere, &[old(1), old(2), old(3)], Ordering::Key).await;
     assert_eq!(letters(&sent), "+++");
-    office.orders(4..=6).await;
-    start_consumer(&mut office, &Sales::default()).await;
-    office
-        .until("what is published later is counted", async || {
-            sold(&office).await == [4, 5, 6]
-        })
+    pipeline.orders(4..=6).await;
+    start_consumer(&mut pipeline, &Sales::default()).await;
+    pipeline
+        .until("later events are counted", async || sold(&pipeline).await == [4, 5, 6])
         .await;
-    office.stop().await;
+    pipeline.stop().await;
 }
 
-/// A group of which messages 0 to 2 are acknowledged, and then 0 to 7 are deleted. What it gets first, of 8, 9 and what comes.
+/// The first message that a group receives after its committed offset 3 was deleted: messages 0 to 7 are deleted, 8 and 9 and
+/// later ones exist.
 async fn first_after_loss(lost: Start) -> i64 {
     let (mut site, name) = (KafkaSite::shared(), name());
     let options = Options {
@@ -200,14 +202,14 @@ async fn first_after_loss(lost: Start) -> i64 {
         }
         assert!(n < 130, "nothing came");
     }
-    unreachable!("a group that goes on gets something")
+    unreachable!("the loop ends with a message or an assertion")
 }
 
 #[tokio::test]
 async fn a_lost_offset_goes_on_with_what_comes_by_default() {
     assert_eq!(Options::new("kafka://a:1").lost, Start::Head);
     let first = first_after_loss(Start::Head).await;
-    assert!(first >= 10, "{first} was there before");
+    assert!(first >= 10, "{first} is older than the reset");
 }
 
 #[tokio::test]
@@ -215,7 +217,7 @@ async fn a_lost_offset_goes_on_with_the_oldest_message_if_one_wants() {
     assert_eq!(first_after_loss(Start::Beginning).await, 8);
 }
 
-/// A cluster names coordinators when its first groups ask for one, and a moment later they are there.
+/// A new cluster elects group coordinators on first request; joining waits for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_groups_of_a_cluster_join() {
     let (site, name) = (KafkaSite::private().await, name());

@@ -1,4 +1,4 @@
-//! What Kafka refuses, what a plain client reads, and a broker that dies in the middle of a batch.
+//! Refused messages, the wire format as a plain client reads it, and a broker that is killed during a batch.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use uuid::Uuid;
 
 use crate::site::{KafkaSite, headers};
 
-/// An entry with so many bytes of payload.
+/// An entry with a payload of about this many bytes.
 pub(crate) fn entry(id: i64, key: &str, bytes: usize) -> Entry {
     let payload = format!("{{\"n\":{id},\"fill\":\"{}\"}}", "x".repeat(bytes));
     let payload = serde_json::value::RawValue::from_string(payload).unwrap();
     Entry {
         id,
         event: Event {
-            payload, // not through the constructor: it has a limit of its own
+            payload, // bypasses the constructor and its size limit
             ..Event::new(
                 "suite.noted.v1",
                 "suite",
@@ -50,7 +50,7 @@ pub(crate) async fn deliver(to: &dyn Destination, entries: &[Entry], ordering: O
     to.deliver(&batch).await
 }
 
-/// Receipts as letters: delivered, rejected, refused, held, unavailable.
+/// Receipts as one character each: `+` delivered, `!` rejected, `-` refused, `.` held, `?` unavailable.
 pub(crate) fn letters(receipts: &[Receipt]) -> String {
     let letter = |receipt: &Receipt| match receipt {
         Receipt::Delivered => '+',
@@ -95,12 +95,12 @@ async fn a_missing_topic_is_named_with_what_to_do() {
         words.contains(&name) && words.contains("`postroom topics apply`"),
         "{words}"
     );
-    // Nobody created it by asking.
+    // The lookups did not create the topic.
     let plan = site.kafka.plan(&[crate::topics::spec(&name, 1)]).await.unwrap();
     assert!(plan[0].to_string().starts_with("create"), "{plan:?}");
 }
 
-/// What is too large for the driver or for the topic is rejected alone; its key waits, and nothing of it is sent.
+/// A message too large for the driver or for the topic is rejected alone; later messages of its key are held and not sent.
 async fn too_large(site: &KafkaSite, limit: &str, bytes: usize) {
     let name = name();
     site.create_with(&name, 2, &[("max.message.bytes", limit)]).await;
@@ -128,20 +128,20 @@ async fn too_large(site: &KafkaSite, limit: &str, bytes: usize) {
         assert_eq!(letters(&receipts), expected, "{ordering:?} {receipts:?}");
         let arrived = numbers(site, &name).await.len() - before;
         assert_eq!(arrived, expected.matches('+').count(), "{ordering:?}");
-        // The publisher goes on.
+        // The publisher is still usable.
         let more = deliver(&*publisher, &entries[..5], ordering).await;
         assert_eq!(letters(&more), "+++++");
     }
     assert_ordered(&site.read(&name, "read_committed").await);
 }
 
-/// Within a partition the numbers of each delivery rise by key.
+/// Numbers of the same key ascend within each delivery.
 fn assert_ordered(messages: &[OwnedMessage]) {
     let mut last: HashMap<Vec<u8>, i64> = HashMap::new();
     for message in messages {
         let (key, number) = (message.key().unwrap().to_vec(), number(message));
         let before = last.insert(key, number);
-        // Every delivery begins anew with a number below 5.
+        // Every delivery starts with a number below 5.
         assert!(
             before.is_none_or(|before| before < number || number < 5),
             "{before:?} {number}"
@@ -159,7 +159,7 @@ async fn what_is_too_large_for_the_topic_holds_only_its_key() {
     too_large(&KafkaSite::shared(), "3000", 5000).await;
 }
 
-/// Requests that are under way when one before them is refused do not pass it: the driver alone would send them again.
+/// Requests in flight do not overtake an earlier request that the broker refuses. The driver alone would send them again.
 #[tokio::test]
 async fn what_is_under_way_does_not_pass_what_is_refused() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -236,7 +236,7 @@ async fn a_plain_client_reads_cloud_events_keyed_by_aggregate() {
     }
 }
 
-/// The same keys go to the same partitions as with the clients of others: `murmur2(key) & 0x7fffffff % partitions`.
+/// Keys map to the same partitions as in other clients: `murmur2(key) & 0x7fffffff % partitions`.
 #[tokio::test]
 async fn keys_have_the_partitions_that_other_clients_give_them() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -295,7 +295,7 @@ fn letter(topic: &str, body: Vec<u8>) -> Letter {
     }
 }
 
-/// Nothing is lost and no key is out of order when the broker is killed under a publisher, again and again.
+/// The broker is killed repeatedly while a publisher sends: no message is lost, and every key stays in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_killed_in_the_middle_of_a_batch_loses_nothing() {
     let (mut site, name) = (KafkaSite::private().await, name());
@@ -331,7 +331,7 @@ async fn a_broker_killed_in_the_middle_of_a_batch_loses_nothing() {
     }
 }
 
-/// As a relay does: what is not delivered is delivered again, in order.
+/// Publishes like a relay: retries undelivered entries in order.
 async fn publish_all(publisher: &dyn Destination, entries: &[Entry]) {
     let mut rest: Vec<&Entry> = entries.iter().collect();
     while !rest.is_empty() {
@@ -341,8 +341,8 @@ async fn publish_all(publisher: &dyn Destination, entries: &[Entry]) {
         };
         let receipts = publisher.deliver(&batch).await;
         for (entry, receipt) in rest.iter().zip(&receipts) {
-            let is_fair = matches!(receipt, Receipt::Delivered | Receipt::Held | Receipt::Unavailable(_));
-            assert!(is_fair, "{}: {receipt:?}", entry.id);
+            let is_expected = matches!(receipt, Receipt::Delivered | Receipt::Held | Receipt::Unavailable(_));
+            assert!(is_expected, "{}: {receipt:?}", entry.id);
         }
         let mut answers = receipts.iter();
         rest.retain(|_| answers.next() != Some(&Receipt::Delivered));

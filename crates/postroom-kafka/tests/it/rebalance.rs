@@ -1,4 +1,4 @@
-//! Members that come and go in the middle of the work.
+//! Rebalances under load: members join and leave.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::site::KafkaSite;
 const KEYS: i64 = 23;
 const COUNT: i64 = 6000;
 
-/// What was handled, in order.
+/// Numbers of the handled messages, in order.
 type Log = Arc<Mutex<Vec<i64>>>;
 
 fn number(message: &Message) -> i64 {
@@ -25,7 +25,7 @@ fn number(message: &Message) -> i64 {
     value["n"].as_i64().unwrap()
 }
 
-/// Works until told to stop, and then leaves in the middle of what it has taken.
+/// Handles messages until `stop`, then leaves with messages in flight.
 async fn work(site: Arc<KafkaSite>, name: String, log: Log, stop: CancellationToken) {
     let mut member = site.join(&name, &name, Start::Beginning).await;
     while let Some(messages) = stop.run_until_cancelled(member.next(100)).await {
@@ -35,7 +35,7 @@ async fn work(site: Arc<KafkaSite>, name: String, log: Log, stop: CancellationTo
             }
             tokio::time::sleep(Duration::from_millis(15)).await;
             log.lock().await.extend(messages.iter().map(number));
-            // Partitions only go when what is handed out of them is done: nothing is lost in the middle.
+            // A partition is revoked only when its messages in flight are acknowledged, so this never fails.
             member.ack(&marks(messages)).await.unwrap();
         }
     }
@@ -53,7 +53,7 @@ async fn members_come_and_go_under_load() {
     let log = Log::default();
     let (mut members, mut stops) = (JoinSet::new(), Vec::new());
     for nth in 0..10 {
-        // Two come, one goes, and all the while there is more to do than is done.
+        // Two members join for each one that leaves, and there is a backlog all the time.
         if nth % 3 == 2 {
             let stop: CancellationToken = stops.remove(0);
             stop.cancel();
@@ -64,8 +64,8 @@ async fn members_come_and_go_under_load() {
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let worked = || async { log.lock().await.iter().collect::<BTreeSet<_>>().len() };
-    until("everything is worked", || async { worked().await == entries.len() }).await;
+    let handled = || async { log.lock().await.iter().collect::<BTreeSet<_>>().len() };
+    until("everything is handled", || async { handled().await == entries.len() }).await;
     stops.iter().for_each(CancellationToken::cancel);
     while let Some(ended) = members.join_next().await {
         ended.unwrap();
@@ -73,7 +73,7 @@ async fn members_come_and_go_under_load() {
     check(&log.lock().await);
 }
 
-/// Everything, nothing twice that was acknowledged, and by key in order.
+/// Every message was handled once, and in order by key.
 fn check(log: &[i64]) {
     let mut last: HashMap<i64, i64> = HashMap::new();
     for n in log {
@@ -84,16 +84,12 @@ fn check(log: &[i64]) {
             n % KEYS
         );
     }
-    assert_eq!(
-        log.len(),
-        usize::try_from(COUNT).unwrap(),
-        "each once: all were acknowledged"
-    );
+    assert_eq!(log.len(), usize::try_from(COUNT).unwrap(), "each message once");
 }
 
-/// A partition that is to go waits until what is handed out of it is acknowledged; the next member gets none of it.
+/// A revoked partition waits until its messages in flight are acknowledged; the next member receives none of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_waits_for_what_is_handed_out() {
+async fn a_revoked_partition_waits_for_its_messages_in_flight() {
     let (site, name) = (KafkaSite::shared(), name());
     site.create_with(&name, 2, &[]).await;
     let publisher = site.kafka.publisher(topic(&name), Mode::Binary);
@@ -118,10 +114,10 @@ async fn a_partition_waits_for_what_is_handed_out() {
         .await
         .unwrap()
         .unwrap();
-    assert!(!came.is_empty(), "it has a partition now");
+    assert!(!came.is_empty(), "the other member has a partition now");
 }
 
-/// A member that holds on to its messages for too long loses them, and cannot acknowledge them any more.
+/// A member that does not acknowledge before the timeout loses the partition and cannot acknowledge its messages any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_partition_is_not_committed() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -147,7 +143,7 @@ async fn a_lost_partition_is_not_committed() {
     let error = slow.ack(&marks(&held)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
     assert!(error.report().contains(&name), "{error:?}");
-    // The partition it kept is committed, the one it lost is not.
+    // The kept partition is committed, the lost one is not.
     let behind = site.behind(&name, &name).await;
     assert_eq!(behind, u64::try_from(lost).unwrap());
     other.ack(&marks(&came)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A consumer that counts sales: the orders that Kafka brings, each once.
+//! A consumer group that counts each order from Kafka once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use postroom::{BoxError, Delays, Event, Filter, Handler, Result, Retry, Subscriber, Tx};
 use sea_orm::ConnectionTrait as _;
 
-use crate::office::{Office, OrderPaid, retry};
+use crate::pipeline::{OrderPaid, Pipeline, retry};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Counts sales: one row per order, and fails on some.
+/// Inserts one row per order, and fails on selected orders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sales {
     pub(crate) bad: Arc<Mutex<HashSet<i64>>>,
@@ -46,29 +46,33 @@ impl Handler for Sales {
 
 const GROUP: &str = "product-order";
 
-/// Publishes orders, and a consumer group counts them.
-pub(crate) async fn start_consumer(office: &mut Office, sales: &Sales) -> String {
-    office.execute("create table sold (n bigint not null)").await;
-    let group = format!("{}{GROUP}", office.prefix);
+/// Starts a relay that publishes orders and a consumer group that counts them. Returns the name of the group.
+pub(crate) async fn start_consumer(pipeline: &mut Pipeline, sales: &Sales) -> String {
+    pipeline.execute("create table sold (n bigint not null)").await;
+    let group = format!("{}{GROUP}", pipeline.prefix);
     let subscriber = Subscriber {
         retry: Retry {
             delays: Delays::Fixed(Duration::from_secs(1)),
-            attempts_max: Some(4), // the first try and three more
+            attempts_max: Some(4), // the first attempt and three retries
             age_max: None,
         },
         batch: 100,
         ..Subscriber::matching(group.clone(), ["loopers.order.**"], sales.clone())
     };
-    let spy = office.spy();
-    let mut line = office.line(&spy, retry(300, HOUR));
-    line.awaits = vec![group.clone()];
-    let kafka = Arc::new(office.site.kafka.clone());
-    let fed = subscriber.fed_by(kafka, vec![office.topic("order")], Filter::any_of(["loopers.order.**"]));
-    office.start(office.relay().route(line).route(fed));
+    let spy = pipeline.spy();
+    let mut route = pipeline.strict_route(&spy, retry(300, HOUR));
+    route.awaits = vec![group.clone()];
+    let kafka = Arc::new(pipeline.site.kafka.clone());
+    let fed = subscriber.fed_by(
+        kafka,
+        vec![pipeline.topic("order")],
+        Filter::any_of(["loopers.order.**"]),
+    );
+    pipeline.start(pipeline.relay().route(route).route(fed));
     group
 }
 
-pub(crate) async fn sold(office: &Office) -> Vec<i64> {
-    let rows = office.rows("select n from sold order by n").await;
+pub(crate) async fn sold(pipeline: &Pipeline) -> Vec<i64> {
+    let rows = pipeline.rows("select n from sold order by n").await;
     rows.iter().map(|row| row.try_get("", "n").unwrap()).collect()
 }

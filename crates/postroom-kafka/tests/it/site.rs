@@ -1,4 +1,4 @@
-//! A Kafka for a test: the one that all share, or one of its own; and a foreign program's view of it.
+//! A Kafka for tests, shared or private, with a plain client that reads and writes its topics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 
 const VARIABLE: &str = "POSTROOM_TEST_KAFKA_URL";
 
-/// A Kafka, and what a test does to it.
+/// A Kafka under test.
 #[derive(Debug)]
 pub(crate) struct KafkaSite {
     pub(crate) url: String,
@@ -48,7 +48,7 @@ impl KafkaSite {
         }
     }
 
-    /// The same, but what is published is published in transactions.
+    /// The same Kafka, with a transactional publisher.
     pub(crate) fn in_transactions(mut self) -> Self {
         self.kafka = self.kafka.transactional(format!("test-{}", uuid::Uuid::now_v7()));
         self
@@ -81,7 +81,7 @@ impl KafkaSite {
         config
     }
 
-    /// Everything in a topic, by partition, as a plain client reads it.
+    /// Reads all messages of a topic with a plain client, partition by partition.
     pub(crate) async fn read(&self, topic: &str, isolation: &str) -> Vec<OwnedMessage> {
         let mut config = self.client();
         config
@@ -113,13 +113,13 @@ fn read_to_end(consumer: &BaseConsumer, partitions: usize) -> Vec<OwnedMessage> 
             Some(Ok(message)) => messages.push(message.detach()),
             Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => ended += 1,
             Some(Err(error)) => panic!("{error}"),
-            None => panic!("a partition does not end"),
+            None => panic!("timeout before the end of a partition"),
         }
     }
     messages
 }
 
-/// Headers as text.
+/// The headers of a message as text.
 pub(crate) fn headers(message: &OwnedMessage) -> BTreeMap<String, String> {
     let headers = message.headers().unwrap().iter();
     headers

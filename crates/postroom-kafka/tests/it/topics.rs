@@ -1,4 +1,4 @@
-//! Topics as they are wanted.
+//! Plans and applies topic specifications.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ async fn a_plan_changes_nothing_and_apply_does_what_it_says() {
         format!("set cleanup.policy of {name} to compact; it is delete"),
     ];
     assert_eq!(words(&done), expected);
-    // A setting that was made before and is not named any more is left alone.
+    // A setting that the new specification omits stays unchanged.
     wanted.config.insert("retention.ms".to_owned(), "60000".to_owned());
     assert_eq!(site.kafka.plan(std::slice::from_ref(&wanted)).await.unwrap(), []);
 }

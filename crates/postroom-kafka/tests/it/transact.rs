@@ -1,4 +1,4 @@
-//! Transactions: fenced, aborted, seen by whom.
+//! Transactions: fencing, aborts and visibility.
 
 use postroom::{Broker as _, Mode, Ordering, Receipt};
 use postroom_kafka::{Kafka, Options};
@@ -17,8 +17,11 @@ async fn a_zombie_is_fenced_and_says_so() {
         "+"
     );
     let elsewhere = Kafka::new(&Options::new(&site.url)).unwrap().transactional(&name);
-    let heir = elsewhere.publisher(topic(&name), Mode::Binary);
-    assert_eq!(letters(&deliver(&*heir, &[entry(2, "a", 1)], Ordering::Key).await), "+");
+    let owner = elsewhere.publisher(topic(&name), Mode::Binary);
+    assert_eq!(
+        letters(&deliver(&*owner, &[entry(2, "a", 1)], Ordering::Key).await),
+        "+"
+    );
     for _ in 0..2 {
         let receipts = deliver(&*zombie, &[entry(3, "a", 1), entry(4, "b", 1)], Ordering::Key).await;
         let Receipt::Unavailable(words) = &receipts[0] else {
@@ -26,12 +29,15 @@ async fn a_zombie_is_fenced_and_says_so() {
         };
         assert!(words.contains("fenced") && words.contains(&name), "{words}");
     }
-    // It does not fence back.
-    assert_eq!(letters(&deliver(&*heir, &[entry(5, "a", 1)], Ordering::Key).await), "+");
+    // The zombie does not fence the new owner.
+    assert_eq!(
+        letters(&deliver(&*owner, &[entry(5, "a", 1)], Ordering::Key).await),
+        "+"
+    );
     assert_eq!(numbers(&site, &name).await, [1, 2, 5]);
 }
 
-/// It was paused before its first batch, or had begun anew after a refusal, and its lease has run out meanwhile.
+/// A relay was paused before its first batch, or before it replaced its producer, and its lease has expired meanwhile.
 #[tokio::test]
 async fn a_zombie_that_has_published_nothing_fences_nobody() {
     let (site, name) = (KafkaSite::shared(), name());
@@ -97,7 +103,7 @@ async fn an_aborted_transaction_is_invisible() {
     );
 }
 
-/// What one transaction could not be given is not in it; the rest is.
+/// A transaction omits messages whose topic is missing, and contains the others.
 #[tokio::test]
 async fn a_missing_topic_holds_its_key_in_a_transaction() {
     let (site, name) = (KafkaSite::shared(), name());

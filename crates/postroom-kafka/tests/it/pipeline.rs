@@ -1,4 +1,4 @@
-//! An application with an outbox and a Kafka: it emits orders and likes, and relays publish them in one line.
+//! A test application with an outbox and a Kafka: it emits orders and likes, and relays publish them in strict order.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use uuid::Uuid;
 use crate::publish::number;
 use crate::site::KafkaSite;
 
-/// Nothing that must happen takes longer.
+/// Timeout of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// The name of the route that publishes.
-pub(crate) const ROUTE: &str = "line";
+/// The name of the publishing route.
+pub(crate) const ROUTE: &str = "strict";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OrderPaid {
@@ -54,7 +54,7 @@ impl DomainEvent for LikeCreated {
     }
 }
 
-/// What a route delivered, in order, and how: every batch with its numbers and receipts.
+/// Records every delivered batch: the numbers of its events with their receipts, in order.
 #[derive(Debug)]
 pub(crate) struct Spy {
     inner: Arc<dyn Destination>,
@@ -62,17 +62,17 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    /// How many entries each batch had.
+    /// Number of entries in each batch.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         self.batches.lock().unwrap().iter().map(Vec::len).collect()
     }
 
-    /// What was confirmed, in sequence.
+    /// Numbers of the delivered events, in order.
     pub(crate) fn confirmed(&self) -> Vec<i64> {
         self.of(|receipt| *receipt == Receipt::Delivered)
     }
 
-    /// What Kafka as a whole did not take.
+    /// Numbers of the events that failed because Kafka was unavailable.
     pub(crate) fn unavailable(&self) -> Vec<i64> {
         self.of(|receipt| matches!(receipt, Receipt::Unavailable(_)))
     }
@@ -98,8 +98,8 @@ impl Destination for Spy {
     }
 }
 
-/// Relays that work on a store and a Kafka.
-pub(crate) struct Office {
+/// Relays with a store and a Kafka.
+pub(crate) struct Pipeline {
     pub(crate) fresh: Fresh,
     pub(crate) site: KafkaSite,
     pub(crate) prefix: String,
@@ -107,10 +107,10 @@ pub(crate) struct Office {
     stop: CancellationToken,
 }
 
-impl Office {
-    /// With a topic for orders, of one partition, and none for likes.
+impl Pipeline {
+    /// Creates the topic of orders, with one partition. The topic of likes does not exist.
     pub(crate) async fn open(fresh: Fresh, mut site: KafkaSite) -> Self {
-        let prefix = format!("office-{}-", Uuid::now_v7());
+        let prefix = format!("pipeline-{}-", Uuid::now_v7());
         site.create(&format!("{prefix}order-events"), 1).await;
         Self {
             fresh,
@@ -125,13 +125,13 @@ impl Office {
         format!("{}{domain}-events", self.prefix)
     }
 
-    /// Makes the topic of a domain, and the one of its dead letters.
+    /// Creates the topic of a domain and its dead-letter topic.
     pub(crate) async fn create(&mut self, domain: &str) {
         let topic = self.topic(domain);
         self.site.create(&topic, 1).await;
     }
 
-    /// Where a route publishes, seen by the test.
+    /// A publisher that records its deliveries.
     pub(crate) fn spy(&self) -> Arc<Spy> {
         let topic: Topic = format!("{}{{domain}}-events", self.prefix).parse().unwrap();
         Arc::new(Spy {
@@ -140,8 +140,8 @@ impl Office {
         })
     }
 
-    /// The route that publishes everything in one line.
-    pub(crate) fn line(&self, spy: &Arc<Spy>, retry: Retry) -> Route {
+    /// A route that publishes all events in strict order.
+    pub(crate) fn strict_route(&self, spy: &Arc<Spy>, retry: Retry) -> Route {
         Route {
             filter: Filter::any_of(["loopers.**"]),
             ordering: Ordering::Strict,
@@ -159,10 +159,10 @@ impl Office {
         self.relays.spawn(relay.run(self.stop.child_token()));
     }
 
-    /// Starts a relay with one line; answers what it sends.
-    pub(crate) fn start_line(&mut self, retry: Retry) -> Arc<Spy> {
+    /// Starts a relay with one strict route, and returns the record of its deliveries.
+    pub(crate) fn start_strict_relay(&mut self, retry: Retry) -> Arc<Spy> {
         let spy = self.spy();
-        let route = self.line(&spy, retry);
+        let route = self.strict_route(&spy, retry);
         self.start(self.relay().route(route));
         spy
     }
@@ -188,7 +188,7 @@ impl Office {
         }
     }
 
-    /// What lies in the topic of a domain, in order.
+    /// Numbers of the messages in the topic of a domain, in order.
     pub(crate) async fn arrived(&self, domain: &str) -> Vec<i64> {
         let messages = self.site.read(&self.topic(domain), "read_committed").await;
         messages.iter().map(number).collect()
@@ -201,16 +201,16 @@ impl Office {
         .await;
     }
 
-    /// How a route stands.
+    /// The status of a route.
     pub(crate) async fn status(&self, route: &str) -> Option<RouteStatus> {
         let status = operate::status(&*self.fresh.store()).await.unwrap();
         status.routes.into_iter().find(|row| row.route == route)
     }
 
-    /// So many wait for a retry, and so many were given up.
+    /// Number of events that wait for a retry, and number of dead letters.
     pub(crate) async fn failed(&self) -> (u64, u64) {
         let status = self.status(ROUTE).await;
-        status.map_or((0, 0), |line| (line.retrying, line.dead))
+        status.map_or((0, 0), |status| (status.retrying, status.dead))
     }
 
     pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
@@ -219,7 +219,7 @@ impl Office {
             .unwrap()
     }
 
-    /// Rows of a query of ours.
+    /// Rows of a query.
     pub(crate) async fn rows(&self, sql: &str) -> Vec<QueryResult> {
         let db = self.fresh.db();
         let statement = Statement::from_string(db.get_database_backend(), sql);
@@ -246,7 +246,7 @@ impl Office {
     }
 }
 
-/// Tried again after this long, until it is older than that.
+/// A policy with a fixed delay and a maximum age.
 pub(crate) fn retry(delay_ms: u64, age_max: Duration) -> Retry {
     Retry {
         delays: Delays::Fixed(Duration::from_millis(delay_ms)),

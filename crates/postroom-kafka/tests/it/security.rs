@@ -1,4 +1,4 @@
-//! A Kafka that wants to know who is there, or speaks TLS.
+//! A Kafka with authentication or TLS.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use postroom::ErrorKind;
 use postroom_kafka::{Kafka, Login, Mechanism, Options, Security, TopicSpec};
 use postroom_testkit::kafka_server::{Server, kafka_guarded};
 
-/// Whether it lets us in with this.
-async fn enter(server: &Server, security: Security) -> postroom::Result<()> {
+/// Connects with these security options.
+async fn connect(server: &Server, security: Security) -> postroom::Result<()> {
     let mut options = Options::new(server.guarded_url());
     options.security = security;
     options.answer_max = Duration::from_secs(3);
@@ -22,7 +22,7 @@ async fn enter(server: &Server, security: Security) -> postroom::Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_and_a_password_are_shown() {
+async fn plain_login_accepts_only_the_right_password() {
     let accounts = r#"listener.name.guarded.sasl.enabled.mechanisms=PLAIN
 listener.name.guarded.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_me="hush";
 "#;
@@ -35,16 +35,16 @@ listener.name.guarded.plain.sasl.jaas.config=org.apache.kafka.common.security.pl
         }),
         tls: None,
     };
-    enter(&server, login("hush")).await.unwrap();
+    connect(&server, login("hush")).await.unwrap();
     for wrong in [login("guess"), Security::default()] {
-        let error = enter(&server, wrong).await.unwrap_err();
+        let error = connect(&server, wrong).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
 }
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn an_encrypted_connection_trusts_whom_it_was_told_to() {
+async fn tls_accepts_only_the_configured_authority() {
     use postroom::Tls;
     use postroom_testkit::certificate::Certificates;
 
@@ -66,9 +66,9 @@ async fn an_encrypted_connection_trusts_whom_it_was_told_to() {
         login: None,
         tls: Some(tls),
     };
-    enter(&server, tls(certificates.mutual())).await.unwrap();
+    connect(&server, tls(certificates.mutual())).await.unwrap();
     for wrong in [others.mutual(), Tls::default(), certificates.trusted()] {
-        let error = enter(&server, tls(wrong)).await.unwrap_err();
+        let error = connect(&server, tls(wrong)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
 }
