@@ -1,25 +1,25 @@
-//! Copies of dead letters, where RabbitMQ's own tools find them: a queue of each group's and topic's.
+//! Copies dead letters to one queue per group and topic, where RabbitMQ tools can read them.
 
 use std::sync::Arc;
 
 use postroom::{Error, ErrorKind, Letter, Result};
 
 use crate::confirm::Outcome;
-use crate::outlet::Outlet;
-use crate::parcel::{Parcel, short};
+use crate::message::{OutgoingMessage, short_string};
+use crate::sender::MessageSender;
 use crate::topology::{Names, declare_queue};
 
-/// How much of an error is kept: all headers of a message share one frame.
+/// A longer error text is truncated, because all headers of a message must fit into one frame.
 const ERROR_CHARS_MAX: usize = 4_000;
 
-/// Keeps a copy, durably.
-pub(crate) async fn bury(outlet: &Outlet, names: &Names, letter: &Letter) -> Result<()> {
+/// Publishes a durable copy and waits for its confirm.
+pub(crate) async fn bury(sender: &MessageSender, names: &Names, letter: &Letter) -> Result<()> {
     let queue = names.dead(&letter.origin.topic, &letter.group);
-    let parcel = parcel(letter, &queue)?;
-    let channel = outlet.channel().await?;
-    declare_queue(&channel, &short(&*queue)?, &[]).await?;
-    let answer = outlet.send(&[parcel]).await.into_iter().next();
-    let doing = format!("bury a dead letter in the queue {queue}");
+    let message = outgoing(letter, &queue)?;
+    let channel = sender.channel().await?;
+    declare_queue(&channel, &short_string(&*queue)?, &[]).await?;
+    let answer = sender.send(&[message]).await.into_iter().next();
+    let doing = format!("copy a dead letter to the queue {queue}");
     match answer {
         Some(Ok(Outcome::Stored)) => Ok(()),
         Some(Ok(outcome)) => Err(Error::new(ErrorKind::Failed, format!("{doing}: {outcome:?}"))),
@@ -32,7 +32,7 @@ fn caused(doing: String, error: Arc<Error>) -> Error {
     Error::caused(error.kind(), doing, error)
 }
 
-fn parcel(letter: &Letter, queue: &str) -> Result<Parcel> {
+fn outgoing(letter: &Letter, queue: &str) -> Result<OutgoingMessage> {
     let error: String = letter.error.chars().take(ERROR_CHARS_MAX).collect();
     let extra = [
         ("postroom-origin-topic", letter.origin.topic.clone()),
@@ -41,9 +41,9 @@ fn parcel(letter: &Letter, queue: &str) -> Result<Parcel> {
         ("postroom-error", error),
         ("postroom-attempts", letter.attempts.to_string()),
     ];
-    let parcel = Parcel::to_queue(queue, letter.content_type.as_deref(), &letter.attributes, &extra)?;
-    Ok(Parcel {
+    let message = OutgoingMessage::to_queue(queue, letter.content_type.as_deref(), &letter.attributes, &extra)?;
+    Ok(OutgoingMessage {
         body: letter.body.clone(),
-        ..parcel
+        ..message
     })
 }

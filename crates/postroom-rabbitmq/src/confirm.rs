@@ -1,4 +1,4 @@
-//! What RabbitMQ says to messages that were sent together on one channel.
+//! Publisher confirms of messages that were sent together on one channel.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,84 +10,84 @@ use lapin::{Channel, Confirmation};
 use postroom::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout_at};
 
-use crate::fault::{ANSWER_MAX, fault};
-use crate::parcel::Parcel;
+use crate::error::{RESPONSE_TIMEOUT, failed};
+use crate::message::OutgoingMessage;
 
-/// The driver answers messages that were confirmed together in any order, but without a pause: after this it has.
-const TOGETHER: Duration = Duration::from_millis(100);
+/// After a timeout, waits this long for confirms that the driver is about to report: they may carry a returned message.
+const RETURN_GRACE: Duration = Duration::from_millis(100);
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is in every queue it belongs into.
+    /// All queues bound to its routing key have stored it.
     Stored,
-    /// There is no queue for it.
+    /// No queue is bound to its routing key.
     Returned,
-    /// A queue did not take it.
-    Declined,
-    /// A queue has not answered in time; others have.
-    Late,
+    /// A queue refused it.
+    Nacked,
+    /// No confirm before the timeout, although other messages were confirmed.
+    TimedOut,
 }
 
-/// One error may be the answer to many messages.
+/// The answer to one message. Many messages may share an error.
 pub(crate) type Answer = Result<Outcome, Arc<Error>>;
 
-/// The answers to messages, by their place; none to those that were not answered in time.
+/// The answers to messages, by index; `None` for a message without a confirm before the timeout.
 pub(crate) struct Confirms {
     answers: Vec<Option<Answer>>,
-    /// A returned message comes with the confirm of *some* message of the channel, so it is recognised by its id.
+    /// Ids of returned messages. The driver attaches a returned message to the confirm of *any* message of the channel.
     returned: HashSet<String>,
 }
 
 impl Confirms {
-    /// Sends messages, nothing else being sent on the channel, and waits for their answers.
-    pub(crate) async fn of(channel: &Channel, parcels: &[Parcel]) -> Self {
+    /// Sends messages and waits for their confirms. The caller must send nothing else on the channel meanwhile.
+    pub(crate) async fn of(channel: &Channel, messages: &[OutgoingMessage]) -> Self {
         let mut confirms = Self {
-            answers: vec![None; parcels.len()],
+            answers: vec![None; messages.len()],
             returned: HashSet::new(),
         };
-        let send = async |(at, parcel)| (at, confirm(channel, parcel).await);
-        let mut sending: FuturesUnordered<_> = parcels.iter().enumerate().map(send).collect();
-        let deadline = Instant::now() + ANSWER_MAX;
+        let send = async |(at, message)| (at, confirm(channel, message).await);
+        let mut sending: FuturesUnordered<_> = messages.iter().enumerate().map(send).collect();
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         while let Ok(Some((at, confirmation))) = timeout_at(deadline, sending.next()).await {
-            let answer = confirms.note(confirmation);
+            let answer = confirms.record(confirmation);
             if let Some(slot) = confirms.answers.get_mut(at) {
                 *slot = Some(answer);
             }
         }
-        // One of those that were answered may have been returned with another that is about to be.
-        while let Ok(Some((_, confirmation))) = timeout_at(deadline + TOGETHER, sending.next()).await {
-            let _too_late = confirms.note(confirmation);
+        // A late confirm may carry a returned message whose own confirm has arrived already.
+        while let Ok(Some((_, confirmation))) = timeout_at(deadline + RETURN_GRACE, sending.next()).await {
+            let _too_late = confirms.record(confirmation);
         }
         confirms
     }
 
-    /// Every message was confirmed, so that the channel can be used again.
+    /// Whether every message was confirmed: then the channel can be reused.
     pub(crate) fn is_complete(&self) -> bool {
         self.answers.iter().all(|answer| matches!(answer, Some(Ok(_))))
     }
 
-    /// No message was answered.
+    /// Whether no message has an answer.
     pub(crate) fn is_empty(&self) -> bool {
         self.answers.iter().all(Option::is_none)
     }
 
     /// The outcome of each message.
-    pub(crate) fn outcomes(self, parcels: &[Parcel]) -> Vec<Answer> {
-        let outcome = |(parcel, answer): (&Parcel, Option<Answer>)| match answer {
-            Some(Ok(_)) if self.returned.contains(parcel.id().unwrap_or_default()) => Ok(Outcome::Returned),
+    pub(crate) fn outcomes(self, messages: &[OutgoingMessage]) -> Vec<Answer> {
+        let outcome = |(message, answer): (&OutgoingMessage, Option<Answer>)| match answer {
+            Some(Ok(_)) if self.returned.contains(message.id().unwrap_or_default()) => Ok(Outcome::Returned),
             Some(answer) => answer,
-            None => Ok(Outcome::Late),
+            None => Ok(Outcome::TimedOut),
         };
-        parcels.iter().zip(self.answers).map(outcome).collect()
+        messages.iter().zip(self.answers).map(outcome).collect()
     }
 
-    fn note(&mut self, confirmation: lapin::Result<Confirmation>) -> Answer {
+    fn record(&mut self, confirmation: lapin::Result<Confirmation>) -> Answer {
         let (outcome, returned) = match confirmation {
             Ok(Confirmation::Ack(returned)) => (Outcome::Stored, returned),
-            Ok(Confirmation::Nack(returned)) => (Outcome::Declined, returned),
+            Ok(Confirmation::Nack(returned)) => (Outcome::Nacked, returned),
             Ok(Confirmation::NotRequested) => return Err(Arc::new(unconfirmed())),
-            Err(error) => return Err(Arc::new(fault("publish to RabbitMQ".to_owned(), error))),
+            Err(error) => return Err(Arc::new(failed("publish to RabbitMQ".to_owned(), error))),
         };
         if let Some(message) = returned {
             let id = message.properties.message_id().as_ref().map(ToString::to_string);
@@ -97,18 +97,19 @@ impl Confirms {
     }
 }
 
-/// Nothing is awaited between its number on the channel and its frames: calls by one task keep both in step.
-async fn confirm(channel: &Channel, parcel: &Parcel) -> lapin::Result<Confirmation> {
+/// Publishes one message and waits for its confirm. The driver numbers the message and writes its frames without an await in
+/// between, so calls of one task keep numbers and frames in the same order.
+async fn confirm(channel: &Channel, message: &OutgoingMessage) -> lapin::Result<Confirmation> {
     let mandatory = BasicPublishOptions {
         mandatory: true,
         ..BasicPublishOptions::default()
     };
     let publishing = channel.basic_publish(
-        parcel.exchange.clone(),
-        parcel.routing_key.clone(),
+        message.exchange.clone(),
+        message.routing_key.clone(),
         mandatory,
-        &parcel.body,
-        parcel.properties.clone(),
+        &message.body,
+        message.properties.clone(),
     );
     publishing.await?.await
 }

@@ -1,4 +1,4 @@
-//! A connection that is made when it is needed, and made again when it is gone.
+//! A connection that is opened on first use and reopened after it was lost.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,62 +10,62 @@ use postroom::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::fault::{cause, step};
-use crate::tls::Encryption;
+use crate::error::{cause, with_timeout};
+use crate::tls::TlsConfig;
 
-/// A server that takes no connection by then is away.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// After a server that accepted a connection and said nothing: the driver waits for it on a thread, and these must not pile up.
-const SILENCE: Duration = Duration::from_secs(10);
-/// A peer that has been silent for twice as many seconds is dead.
+/// Timeout of opening a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Backoff after a connect timeout. The driver keeps a thread waiting for such a server, and these threads must not accumulate.
+const RETRY_AFTER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Heartbeat interval. The connection fails after two intervals without data.
 const HEARTBEAT_SECONDS: u16 = 15;
 
-/// The way to a broker.
-pub(crate) struct Link {
+/// Opens the connection to a broker and keeps it.
+pub(crate) struct Connector {
     uri: AMQPUri,
-    tls: Option<Encryption>,
-    /// What the broker's operators see.
+    tls: Option<TlsConfig>,
+    /// The connection name in RabbitMQ's management tools.
     name: &'static str,
     state: Mutex<State>,
-    /// One connects, the others wait for it.
-    turn: Semaphore,
+    /// Allows one connection attempt at a time; other callers wait for it.
+    connect_permit: Semaphore,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    not_before: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
-impl Link {
-    pub(crate) fn new(mut uri: AMQPUri, tls: Option<Encryption>, name: &'static str) -> Self {
-        // Encrypted by us below the driver, if at all.
+impl Connector {
+    pub(crate) fn new(mut uri: AMQPUri, tls: Option<TlsConfig>, name: &'static str) -> Self {
+        // `TlsReactor` encrypts the connection below the driver, so the driver must use plain AMQP.
         uri.scheme = AMQPScheme::AMQP;
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
-        let limit = u64::try_from(CONNECT_MAX.as_millis()).unwrap_or(u64::MAX);
+        let limit = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         uri.query.connection_timeout.get_or_insert(limit);
         Self {
             uri,
             tls,
             name,
             state: Mutex::default(),
-            turn: Semaphore::new(1),
+            connect_permit: Semaphore::new(1),
         }
     }
 
-    /// Which broker it leads to, without the password.
+    /// The broker's name, without the password.
     pub(crate) fn broker(&self) -> String {
         let at = &self.uri.authority;
         format!("rabbitmq {}:{}/{}", at.host, at.port, self.uri.vhost)
     }
 
-    /// A new channel, on a new connection if there is none.
+    /// Opens a channel. Connects first if there is no connection.
     pub(crate) async fn channel(&self) -> Result<Channel> {
         let connection = self.connection().await?;
-        step(|| "open a channel to RabbitMQ".to_owned(), connection.create_channel()).await
+        with_timeout(|| "open a channel to RabbitMQ".to_owned(), connection.create_channel()).await
     }
 
-    /// Whether RabbitMQ has told this connection to publish nothing.
+    /// Whether RabbitMQ has blocked publishing on this connection.
     pub(crate) fn is_blocked(&self) -> bool {
         self.live().is_some_and(|connection| connection.status().blocked())
     }
@@ -74,8 +74,8 @@ impl Link {
         if let Some(connection) = self.live() {
             return Ok(connection);
         }
-        let turn = self.turn.acquire().await;
-        let _turn = turn.map_err(|closed| Error::caused(ErrorKind::Unavailable, self.doing(), closed))?;
+        let permit = self.connect_permit.acquire().await;
+        let _permit = permit.map_err(|closed| Error::caused(ErrorKind::Unavailable, self.doing(), closed))?;
         match self.live() {
             Some(connection) => Ok(connection),
             None => self.connect().await,
@@ -83,10 +83,10 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Arc<Connection>> {
-        if self.state().not_before.is_some_and(|until| Instant::now() < until) {
+        if self.state().retry_at.is_some_and(|until| Instant::now() < until) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("{}: it was silent a moment ago", self.doing()),
+                format!("{}: waiting after a connect timeout", self.doing()),
             ));
         }
         let properties = ConnectionProperties::default().with_connection_name(self.name.into());
@@ -97,14 +97,14 @@ impl Link {
                 Some(tls) => Connection::connect_uri_with_runtime(uri, properties, tls.runtime()).await,
             }
         };
-        let Ok(connected) = timeout(CONNECT_MAX, connecting).await else {
-            self.state().not_before = Some(Instant::now() + SILENCE);
+        let Ok(connected) = timeout(CONNECT_TIMEOUT, connecting).await else {
+            self.state().retry_at = Some(Instant::now() + RETRY_AFTER_TIMEOUT);
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("{}: no answer in {CONNECT_MAX:?}", self.doing()),
+                format!("{}: timeout: no connection within {CONNECT_TIMEOUT:?}", self.doing()),
             ));
         };
-        // Whatever is the matter (a wrong password too), nothing gets there until it is mended.
+        // Every connect error, also a wrong password, means that the broker is unavailable.
         let connection =
             connected.map_err(|error| Error::caused(ErrorKind::Unavailable, self.doing(), cause(error)))?;
         let connection = Arc::new(connection);
@@ -129,9 +129,9 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
-    /// Without the password.
+impl fmt::Debug for Connector {
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.doing())
+        write!(f, "Connector({})", self.doing())
     }
 }

@@ -1,32 +1,33 @@
 //! Postroom's broker on RabbitMQ.
 //!
-//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues, `{topic}:{group}:{number}` unless
-//! they have [other names](RabbitMq::names), so many as [`RabbitMq::partitions`] says; every key has one of 64 slots, the routing key `slot.{n}`, and every slot one queue.
-//! A queue feeds one member of the group at a time, so that keys stay in order; the others stand by.
+//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues. [`RabbitMq::partitions`] sets
+//! their number and [`RabbitMq::names`] their names, by default `{topic}:{group}:{number}`. Every key maps to one of 64 slots
+//! with the routing key `slot.{n}`, and every slot to one queue. A queue delivers to one member of the group at a time, which
+//! keeps keys in order; the other members stand by.
 //!
-//! A group gets what is published after it joined: RabbitMQ keeps nothing for queues that do not exist yet, whatever
-//! [`Start`] says. What nobody is there to get is refused, not lost. A group that is not used any more is
-//! [forgotten](RabbitMq::forget), or its queues fill up.
+//! A group receives messages that are published after it joined, for any [`Start`]: RabbitMQ keeps no messages for queues that
+//! do not exist yet. A message without a queue is refused, not lost. Remove an unused group with [`RabbitMq::forget`];
+//! otherwise its queues fill up.
 //!
-//! A single node (seen with 3.10) that is killed within a second after a queue was made does not find the queue again, nor what
-//! it had confirmed into it: forget the group then, and join anew.
+//! A single node (observed with 3.10) that is killed within a second after it created a queue loses the queue and its confirmed
+//! messages. Then forget the group and join again.
 //!
-//! RabbitMQ 4 removes a message that came back twenty times, unless its queue has another limit. New queues have the largest
-//! there is. Queues of older versions keep their arguments: set a policy once (`rabbitmqctl set_policy postroom '^{topic}:'
-//! '{"delivery-limit":2147483647}' --apply-to queues`); the log names the queues.
+//! RabbitMQ 4 removes a message after twenty redeliveries, unless its queue has another limit. New queues have the largest
+//! possible limit. Queues of older versions keep their arguments: set a policy once (`rabbitmqctl set_policy postroom '^{topic}:'
+//! '{"delivery-limit":2147483647}' --apply-to queues`). The log names these queues.
 
 mod bury;
 mod confirm;
 mod connect;
-mod fault;
-mod outlet;
-mod parcel;
+mod error;
+mod message;
 mod publish;
+mod rounds;
+mod sender;
 mod session;
 mod subscribe;
 mod tls;
 mod topology;
-mod wave;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,52 +36,52 @@ use async_trait::async_trait;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use postroom::{Broker, Destination, Error, Letter, Mode, Result, Risk, Start, Subscription, Tls, Topic};
 
-use crate::connect::Link;
-use crate::outlet::Outlet;
+use crate::connect::Connector;
 use crate::publish::Publisher;
+use crate::sender::MessageSender;
 use crate::subscribe::Member;
-use crate::tls::Encryption;
+use crate::tls::TlsConfig;
 use crate::topology::{Group, Names, SLOTS};
 
-/// A RabbitMQ. Connects when it is first used, and again by itself.
+/// A RabbitMQ server. Connects on first use and reconnects automatically.
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
     partitions: u16,
     names: Arc<Names>,
-    outlet: Arc<Outlet>,
-    /// Of its own, because RabbitMQ stops connections that publish when it runs out of memory, and these must go on.
-    inlet: Arc<Link>,
+    sender: Arc<MessageSender>,
+    /// A separate connection: a memory alarm blocks connections that publish, and consumers must continue.
+    consumer_connection: Arc<Connector>,
 }
 
 impl RabbitMq {
-    /// The broker at `amqp://user:password@host:port/vhost`, or at `amqps://…`, which the system's authorities vouch for.
-    /// Nothing is connected yet.
+    /// The broker at `amqp://user:password@host:port/vhost`, or `amqps://…` with the system's certificate authorities.
+    /// Does not connect yet.
     pub fn new(url: &str) -> Result<Self> {
         Self::with_tls(url, &Tls::default())
     }
 
-    /// Like [`RabbitMq::new`]; at `amqps://…` it is `tls` that says whom to trust.
+    /// Like [`RabbitMq::new`], but `amqps://…` uses the certificates in `tls`.
     pub fn with_tls(url: &str, tls: &Tls) -> Result<Self> {
         let uri: AMQPUri = url.parse().map_err(|reason: String| {
             Error::invalid(format!(
-                "this is no address of a RabbitMQ ({reason}); write amqp://user:password@host:port/vhost, the vhost / as %2f"
+                "invalid RabbitMQ address ({reason}); write amqp://user:password@host:port/vhost, the vhost / as %2f"
             ))
         })?;
         let encryption = match uri.scheme {
             AMQPScheme::AMQP => None,
-            AMQPScheme::AMQPS => Some(Encryption::new(&uri.authority.host, tls)?),
+            AMQPScheme::AMQPS => Some(TlsConfig::new(&uri.authority.host, tls)?),
         };
-        let link = |name| Link::new(uri.clone(), encryption.clone(), name);
+        let connector = |name| Connector::new(uri.clone(), encryption.clone(), name);
         Ok(Self {
             partitions: 1,
             names: Arc::default(),
-            outlet: Arc::new(Outlet::new(link("postroom publishes"))),
-            inlet: Arc::new(link("postroom consumes")),
+            sender: Arc::new(MessageSender::new(connector("postroom publishes"))),
+            consumer_connection: Arc::new(connector("postroom consumes")),
         })
     }
 
-    /// How many queues a group has on each topic, 1 to 64: as many members can work at once. One unless set. A group that
-    /// exists keeps its number; joining it with another is an error.
+    /// Number of queues of a group on each topic, 1 to 64; 1 by default. It limits how many members process messages in
+    /// parallel. An existing group keeps its number; joining it with another one is an error.
     pub fn partitions(mut self, partitions: u16) -> Result<Self> {
         if !(1..=SLOTS).contains(&partitions) {
             return Err(Error::invalid(format!(
@@ -91,28 +92,28 @@ impl RabbitMq {
         Ok(self)
     }
 
-    /// How the queues of a group are called, and the queue of its dead letters: `{topic}:{group}:{number}` and
-    /// `{topic}:{group}:dead` unless set. Both must have `{group}`; `{topic}` only if groups join several, `{number}` only with
-    /// partitions. Queues that have another name already are not renamed, and fill up if nobody reads them.
+    /// Name templates of a group's queues and of its dead-letter queue; `{topic}:{group}:{number}` and `{topic}:{group}:dead` by
+    /// default. Both must contain `{group}`. The first also needs `{topic}` if a group joins several topics, and `{number}` if
+    /// it has several partitions. Existing queues with other names are not renamed: without consumers they fill up.
     pub fn names(mut self, queue: &str, dead: &str) -> Result<Self> {
         self.names = Arc::new(Names::new(queue, dead)?);
         Ok(self)
     }
 
-    /// How many messages wait for a group, by topic. What a member holds unacknowledged is not among them.
+    /// Number of messages that wait for a group, by topic. Unacknowledged messages of a member do not count.
     pub async fn lag(&self, group: &str, topics: &[String]) -> Result<BTreeMap<String, u64>> {
         let mut waiting = BTreeMap::new();
         for topic in topics {
-            let count = self.group(group, topic).waiting(&self.inlet).await?;
+            let count = self.group(group, topic).waiting(&self.consumer_connection).await?;
             waiting.insert(topic.clone(), count);
         }
         Ok(waiting)
     }
 
-    /// Removes a group from topics, with everything that waits for it.
+    /// Deletes a group's queues on these topics, with all waiting messages and dead letters.
     pub async fn forget(&self, group: &str, topics: &[String]) -> Result<()> {
         for topic in topics {
-            self.group(group, topic).delete(&self.inlet).await?;
+            self.group(group, topic).delete(&self.consumer_connection).await?;
         }
         Ok(())
     }
@@ -130,12 +131,12 @@ impl RabbitMq {
 #[async_trait]
 impl Broker for RabbitMq {
     fn name(&self) -> String {
-        self.inlet.broker()
+        self.consumer_connection.broker()
     }
 
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         Arc::new(Publisher {
-            outlet: Arc::clone(&self.outlet),
+            sender: Arc::clone(&self.sender),
             topic,
             mode,
         })
@@ -144,19 +145,19 @@ impl Broker for RabbitMq {
     async fn subscribe(&self, group: &str, topics: &[String], _start: Start) -> Result<Box<dyn Subscription>> {
         if topics.is_empty() {
             return Err(Error::invalid(format!(
-                "the group {group} joins no topic; name at least one"
+                "the group {group} has no topic; name at least one"
             )));
         }
         self.names.check(group, topics.len(), self.partitions)?;
         let mut sources = Vec::new();
         for topic in topics {
-            sources.extend(self.group(group, topic).join(&self.inlet).await?);
+            sources.extend(self.group(group, topic).join(&self.consumer_connection).await?);
         }
-        Ok(Box::new(Member::new(Arc::clone(&self.inlet), sources)))
+        Ok(Box::new(Member::new(Arc::clone(&self.consumer_connection), sources)))
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
-        bury::bury(&self.outlet, &self.names, letter).await
+        bury::bury(&self.sender, &self.names, letter).await
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
@@ -164,10 +165,10 @@ impl Broker for RabbitMq {
     }
 
     async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
-        self.inlet.channel().await?;
+        self.consumer_connection.channel().await?;
         let mut risks = Vec::new();
         for topic in topics {
-            risks.extend(self.group(group, topic).risks(&self.inlet).await?);
+            risks.extend(self.group(group, topic).risks(&self.consumer_connection).await?);
         }
         Ok(risks)
     }

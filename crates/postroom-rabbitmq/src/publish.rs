@@ -1,4 +1,4 @@
-//! Publishes entries, each to its topic.
+//! Publishes entries to their topics.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use postroom::{Batch, Destination, Entry, ErrorKind, Mode, Receipt, Topic};
 
 use crate::confirm::{Answer, Outcome};
-use crate::outlet::Outlet;
-use crate::parcel::Parcel;
-use crate::wave::in_waves;
+use crate::message::OutgoingMessage;
+use crate::rounds::deliver_in_rounds;
+use crate::sender::MessageSender;
 
-/// A route's way to RabbitMQ. Of each lane one message at a time is on its way.
+/// Publishes the events of one route, with one message of each lane in flight.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) sender: Arc<MessageSender>,
     pub(crate) topic: Topic,
     pub(crate) mode: Mode,
 }
@@ -21,8 +21,8 @@ pub(crate) struct Publisher {
 #[async_trait]
 impl Destination for Publisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        in_waves(batch, |wave| async move {
-            let entries = wave.iter().filter_map(|at| batch.entries.get(*at).copied());
+        deliver_in_rounds(batch, |round| async move {
+            let entries = round.iter().filter_map(|at| batch.entries.get(*at).copied());
             self.publish(entries).await
         })
         .await
@@ -31,18 +31,18 @@ impl Destination for Publisher {
 
 impl Publisher {
     async fn publish(&self, entries: impl Iterator<Item = &Entry>) -> Vec<Receipt> {
-        let mut parcels = Vec::new();
+        let mut messages = Vec::new();
         let mut topics = Vec::new();
         for entry in entries {
             let topic = self.topic.of(&entry.event.event_type);
-            let parcel = Parcel::of(entry, &topic, self.mode);
+            let message = OutgoingMessage::of(entry, &topic, self.mode);
             topics.push((
                 topic,
-                parcel.as_ref().err().map(|error| Receipt::Rejected(error.report())),
+                message.as_ref().err().map(|error| Receipt::Rejected(error.report())),
             ));
-            parcels.extend(parcel);
+            messages.extend(message);
         }
-        let mut answers = self.outlet.send(&parcels).await.into_iter();
+        let mut answers = self.sender.send(&messages).await.into_iter();
         let receipt = |(topic, rejected): (String, Option<Receipt>)| {
             rejected.or_else(|| answers.next().map(|answer| receipt(&topic, answer)))
         };
@@ -58,13 +58,13 @@ fn receipt(topic: &str, answer: Answer) -> Receipt {
     match answer {
         Ok(Outcome::Stored) => Receipt::Delivered,
         Ok(Outcome::Returned) => Receipt::Refused(format!(
-            "no group has joined the topic {topic}: RabbitMQ has no queue to keep the message in"
+            "no group has joined the topic {topic}: RabbitMQ has no queue for the message"
         )),
-        Ok(Outcome::Declined) => Receipt::Refused(format!(
-            "a queue of the topic {topic} did not take the message: it is full, or too few of its replicas are there"
+        Ok(Outcome::Nacked) => Receipt::Refused(format!(
+            "a queue of the topic {topic} refused the message: it is full, or too few of its replicas are available"
         )),
-        Ok(Outcome::Late) => Receipt::Refused(format!(
-            "a queue of the topic {topic} has not answered in time, although others have: too few of its replicas are there"
+        Ok(Outcome::TimedOut) => Receipt::Refused(format!(
+            "timeout: a queue of the topic {topic} did not confirm, although others did: too few of its replicas are available"
         )),
         Err(error) if error.kind() == ErrorKind::Unavailable => Receipt::Unavailable(error.report()),
         Err(error) => Receipt::Refused(error.report()),

@@ -1,4 +1,4 @@
-//! A channel on which queues are consumed, and what was received on it and is not settled.
+//! A channel that consumes queues, and the acknowledgement state of its messages.
 
 use std::collections::BTreeSet;
 
@@ -11,65 +11,65 @@ use lapin::protocol::constants::REPLY_SUCCESS;
 use lapin::types::{FieldTable, ShortString};
 use postroom::{Error, ErrorKind, Result};
 
-use crate::connect::Link;
-use crate::fault::{fault, step};
+use crate::connect::Connector;
+use crate::error::{failed, with_timeout};
 use crate::topology::Source;
 
-/// Messages received and not acknowledged, over all queues.
-const UNSETTLED_MAX: usize = 500;
+/// Maximum number of unacknowledged messages over all queues.
+const UNACKNOWLEDGED_MAX: usize = 500;
 
-type Arrival = Result<(usize, Delivery)>;
+type SourceDelivery = Result<(usize, Delivery)>;
 
-/// Closing the channel is the only way to leave: a consumer that is merely cancelled keeps its messages while the next one
-/// already gets what follows them.
+/// Consumes queues on one channel. A session ends by closing the channel. Cancelling the consumer is not enough: it would keep
+/// its messages while the next consumer already receives later ones.
 pub(crate) struct Session {
     channel: Channel,
-    arrivals: SelectAll<BoxStream<'static, Arrival>>,
-    ledger: Ledger,
+    deliveries: SelectAll<BoxStream<'static, SourceDelivery>>,
+    acks: AckTracker,
 }
 
 impl Session {
-    /// Consumes queues. Arrivals carry the place of their queue among the sources.
-    pub(crate) async fn open(link: &Link, sources: &[Source]) -> Result<Self> {
+    /// Consumes queues. Each delivery carries the index of its queue in `sources`.
+    pub(crate) async fn open(connector: &Connector, sources: &[Source]) -> Result<Self> {
         let mut session = Self {
-            channel: link.channel().await?,
-            arrivals: select_all([]),
-            ledger: Ledger::default(),
+            channel: connector.channel().await?,
+            deliveries: select_all([]),
+            acks: AckTracker::default(),
         };
-        let each = (UNSETTLED_MAX / sources.len().max(1)).max(1);
+        let each = (UNACKNOWLEDGED_MAX / sources.len().max(1)).max(1);
         let prefetch = u16::try_from(each).unwrap_or(u16::MAX);
         let limiting = session.channel.basic_qos(prefetch, BasicQosOptions::default());
-        step(|| "limit what RabbitMQ sends ahead".to_owned(), limiting).await?;
+        with_timeout(|| "set the prefetch limit".to_owned(), limiting).await?;
         for (at, source) in sources.iter().enumerate() {
             session.consume(at, source).await?;
         }
         Ok(session)
     }
 
-    /// What comes next; dropping the future loses nothing. After an error nothing comes.
-    pub(crate) async fn next(&mut self) -> Arrival {
-        let gone = || Err(Error::new(ErrorKind::Unavailable, "the subscription has ended"));
-        self.arrivals.next().await.unwrap_or_else(gone)
+    /// The next delivery. Cancel safe. Nothing follows after an error.
+    pub(crate) async fn next(&mut self) -> SourceDelivery {
+        let ended = || Err(Error::new(ErrorKind::Unavailable, "the subscription has ended"));
+        self.deliveries.next().await.unwrap_or_else(ended)
     }
 
-    /// What has come already.
-    pub(crate) fn ready(&mut self) -> Option<Arrival> {
-        self.arrivals.next().now_or_never().flatten()
+    /// A delivery that has already been received, if any.
+    pub(crate) fn ready(&mut self) -> Option<SourceDelivery> {
+        self.deliveries.next().now_or_never().flatten()
     }
 
     /// Acknowledges messages by their tags.
     pub(crate) async fn ack(&mut self, done: &BTreeSet<u64>) -> Result<()> {
-        for (tag, multiple) in self.ledger.settle(done) {
+        for (tag, multiple) in self.acks.acknowledge(done) {
             let acknowledging = self.channel.basic_ack(tag, BasicAckOptions { multiple });
-            step(|| "acknowledge messages".to_owned(), acknowledging).await?;
+            with_timeout(|| "acknowledge messages".to_owned(), acknowledging).await?;
         }
         Ok(())
     }
 
-    /// Leaves, and waits until everything that is not acknowledged is back in its queue.
+    /// Closes the channel and waits until RabbitMQ has requeued all unacknowledged messages.
     pub(crate) async fn close(self) -> Result<()> {
         let closing = self.channel.close(REPLY_SUCCESS, ShortString::default());
-        step(|| "give messages back".to_owned(), closing).await
+        with_timeout(|| "return messages".to_owned(), closing).await
     }
 
     async fn consume(&mut self, at: usize, source: &Source) -> Result<()> {
@@ -79,50 +79,52 @@ impl Session {
             BasicConsumeOptions::default(),
             FieldTable::default(),
         );
-        let consumer = step(|| format!("consume the queue {}", source.queue), consuming).await?;
+        let consumer = with_timeout(|| format!("consume the queue {}", source.queue), consuming).await?;
         let (lost, ended) = (source.queue.clone(), source.queue.clone());
-        let arrivals = consumer.map(move |delivery| match delivery {
+        let deliveries = consumer.map(move |delivery| match delivery {
             Ok(delivery) => Ok((at, delivery)),
-            Err(error) => Err(fault(format!("consume the queue {lost}"), error)),
+            Err(error) => Err(failed(format!("consume the queue {lost}"), error)),
         });
         let end = once(async move {
             Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("RabbitMQ feeds the queue {ended} to us no longer: it was deleted, or moves"),
+                format!(
+                    "RabbitMQ cancelled the consumer of the queue {ended}: the queue was deleted, or it moves to another node"
+                ),
             ))
         });
-        self.arrivals.push(arrivals.chain(end).boxed());
+        self.deliveries.push(deliveries.chain(end).boxed());
         Ok(())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Asked once, the driver queues the message that closes the channel; consumers dropped after that cancel nothing.
+        // The first poll queues the close frame in the driver. Consumers that are dropped later send no cancel before it.
         let closing = self.channel.close(REPLY_SUCCESS, ShortString::default());
         if let Some(Err(error)) = closing.now_or_never() {
-            tracing::trace!(%error, "the channel was closed before");
+            tracing::trace!(%error, "the channel was already closed");
         }
     }
 }
 
-/// Which messages of a channel are acknowledged. Their tags count up from one.
+/// The acknowledged messages of a channel. Delivery tags count up from 1.
 #[derive(Debug, Default)]
-struct Ledger {
-    /// This one and all before it are.
+struct AckTracker {
+    /// All tags up to this one are acknowledged.
     floor: u64,
-    /// These beyond it are, too.
-    beyond: BTreeSet<u64>,
+    /// Acknowledged tags above the floor.
+    above: BTreeSet<u64>,
 }
 
-impl Ledger {
-    /// What to tell RabbitMQ: tags, and whether each stands for all before it too. Nothing twice, for that closes the channel;
-    /// nothing that is not done, be it known to us or still on its way.
-    fn settle(&mut self, done: &BTreeSet<u64>) -> Vec<(u64, bool)> {
-        let is_new = |tag: &u64| *tag > self.floor && !self.beyond.contains(tag);
+impl AckTracker {
+    /// Returns the acknowledgements to send: tags with the flag `multiple`. Never repeats a tag, because that closes the channel.
+    /// Never covers an unacknowledged message, received or still in flight.
+    fn acknowledge(&mut self, done: &BTreeSet<u64>) -> Vec<(u64, bool)> {
+        let is_new = |tag: &u64| *tag > self.floor && !self.above.contains(tag);
         let new: BTreeSet<u64> = done.iter().copied().filter(is_new).collect();
-        self.beyond.extend(&new);
-        while self.beyond.remove(&(self.floor + 1)) {
+        self.above.extend(&new);
+        while self.above.remove(&(self.floor + 1)) {
             self.floor += 1;
         }
         let all = new.range(..=self.floor).next_back().map(|tag| (*tag, true));
@@ -137,9 +139,9 @@ mod tests {
 
     #[test]
     fn many_are_acknowledged_at_once_but_none_that_is_not_done() {
-        let mut ledger = Ledger::default();
+        let mut acks = AckTracker::default();
         let mut check = |done: &[u64], expected: &[(u64, bool)]| {
-            assert_eq!(ledger.settle(&done.iter().copied().collect()), expected, "{done:?}");
+            assert_eq!(acks.acknowledge(&done.iter().copied().collect()), expected, "{done:?}");
         };
         check(&[1, 2, 3], &[(3, true)]);
         check(&[6, 5], &[(5, false), (6, false)]);

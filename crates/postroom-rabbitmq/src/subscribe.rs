@@ -1,4 +1,4 @@
-//! A member of a group.
+//! A member of a consumer group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,68 +10,68 @@ use futures::future::BoxFuture;
 use lapin::message::Delivery;
 use postroom::{Error, ErrorKind, Mark, Message, Result, Subscription};
 
-use crate::connect::Link;
-use crate::parcel::read;
+use crate::connect::Connector;
+use crate::message::to_message;
 use crate::session::Session;
 use crate::topology::Source;
 
-/// A mark is a tag of RabbitMQ's in these bits, and above them which of our sessions it is from.
+/// A mark contains RabbitMQ's delivery tag in these bits and the number of the session above them.
 const TAG_BITS: u32 = 48;
 
-/// Consumes a group's queues. What is given back takes everything unacknowledged with it, because what follows it on its key
-/// may be here already; it all comes again, in order, here or at another member.
+/// Consumes a group's queues. Returning one message returns all unacknowledged messages, because later messages of its key may
+/// already be received. RabbitMQ delivers them again in order, to this or another member.
 pub(crate) struct Member {
-    link: Arc<Link>,
+    connector: Arc<Connector>,
     sources: Vec<Source>,
-    /// None until something is asked for, and after giving back: a member that takes nothing has nothing to give back, and
-    /// RabbitMQ counts what comes back.
+    /// None until the first call of `next`, and after returning messages. A member that requests nothing must hold no messages,
+    /// because RabbitMQ counts redeliveries.
     session: Option<Session>,
-    /// Goes on where it was when the future that waited for it is dropped.
+    /// A session that is being opened. It continues in the next call if a call of `next` is dropped.
     opening: Option<BoxFuture<'static, Result<Session>>>,
-    /// How many sessions there were.
+    /// Number of the current session.
     number: u16,
-    /// Received and not handed out, by tag: the order of each queue.
-    ready: BTreeMap<u64, Message>,
+    /// Received messages that `next` has not returned, by tag, which keeps the order of each queue.
+    buffered: BTreeMap<u64, Message>,
 }
 
 impl Member {
-    pub(crate) fn new(link: Arc<Link>, sources: Vec<Source>) -> Self {
+    pub(crate) fn new(connector: Arc<Connector>, sources: Vec<Source>) -> Self {
         Self {
-            link,
+            connector,
             sources,
             session: None,
             opening: None,
             number: 0,
-            ready: BTreeMap::new(),
+            buffered: BTreeMap::new(),
         }
     }
 
-    /// Waits until something is ready.
+    /// Waits until the buffer has a message.
     async fn receive(&mut self) -> Result<()> {
         if self.session.is_none() {
             self.open().await?;
         }
         let Some(session) = &mut self.session else {
-            return Err(gone());
+            return Err(session_closed());
         };
-        let mut arrived = Vec::new();
-        if self.ready.is_empty() {
-            arrived.push(session.next().await?);
+        let mut received = Vec::new();
+        if self.buffered.is_empty() {
+            received.push(session.next().await?);
         }
-        while let Some(arrival) = session.ready() {
-            arrived.push(arrival?);
+        while let Some(delivery) = session.ready() {
+            received.push(delivery?);
         }
-        for (at, delivery) in arrived {
-            self.keep(at, delivery);
+        for (at, delivery) in received {
+            self.buffer(at, delivery);
         }
         Ok(())
     }
 
     async fn open(&mut self) -> Result<()> {
-        let (link, sources) = (&self.link, &self.sources);
+        let (connector, sources) = (&self.connector, &self.sources);
         let opening = self.opening.get_or_insert_with(|| {
-            let (link, sources) = (Arc::clone(link), sources.clone());
-            async move { Session::open(&link, &sources).await }.boxed()
+            let (connector, sources) = (Arc::clone(connector), sources.clone());
+            async move { Session::open(&connector, &sources).await }.boxed()
         });
         let opened = opening.await;
         self.opening = None;
@@ -80,18 +80,18 @@ impl Member {
         Ok(())
     }
 
-    fn keep(&mut self, at: usize, delivery: Delivery) {
+    fn buffer(&mut self, at: usize, delivery: Delivery) {
         if let Some(source) = self.sources.get(at) {
             let tag = (u64::from(self.number) << TAG_BITS) | delivery.delivery_tag;
-            self.ready.insert(tag, read(delivery, tag, source));
+            self.buffered.insert(tag, to_message(delivery, tag, source));
         }
     }
 
-    /// The tags of messages of the session that is open.
+    /// Delivery tags of these marks; an error if one is from another session.
     fn tags(&self, marks: &[Mark]) -> Result<BTreeSet<u64>> {
         let tag = |mark: &Mark| match mark {
             Mark::Tag(tag) if tag >> TAG_BITS == u64::from(self.number) => Ok(tag & ((1 << TAG_BITS) - 1)),
-            Mark::Tag(_) => Err(gone()),
+            Mark::Tag(_) => Err(session_closed()),
             Mark::Offset { .. } | Mark::Id { .. } => Err(Error::invalid("this mark is not from RabbitMQ")),
         };
         marks.iter().map(tag).collect()
@@ -102,30 +102,30 @@ impl Member {
 impl Subscription for Member {
     async fn next(&mut self, max: usize) -> Result<Vec<Message>> {
         if let Err(error) = self.receive().await {
-            // What is ready cannot be acknowledged any more.
-            self.ready.clear();
+            // Buffered messages of the failed session cannot be acknowledged any more.
+            self.buffered.clear();
             self.session = None;
             return Err(error);
         }
-        let count = max.max(1).min(self.ready.len());
+        let count = max.max(1).min(self.buffered.len());
         Ok((0..count)
-            .filter_map(|_| self.ready.pop_first())
+            .filter_map(|_| self.buffered.pop_first())
             .map(|(_, message)| message)
             .collect())
     }
 
     async fn ack(&mut self, done: &[Mark]) -> Result<()> {
         let tags = self.tags(done)?;
-        let session = self.session.as_mut().ok_or_else(gone)?;
+        let session = self.session.as_mut().ok_or_else(session_closed)?;
         session.ack(&tags).await
     }
 
     async fn nack(&mut self, back: &[Mark]) -> Result<()> {
         let is_here = self.tags(back).is_ok_and(|tags| !tags.is_empty());
         if !is_here {
-            return Ok(()); // nothing, or what is back already
+            return Ok(()); // no marks, or marks of an earlier session
         }
-        self.ready.clear();
+        self.buffered.clear();
         match self.session.take() {
             Some(session) => session.close().await,
             None => Ok(()),
@@ -136,16 +136,16 @@ impl Subscription for Member {
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Member")
-            .field("link", &self.link)
+            .field("connector", &self.connector)
             .field("sources", &self.sources)
-            .field("ready", &self.ready.len())
+            .field("buffered", &self.buffered.len())
             .finish_non_exhaustive()
     }
 }
 
-fn gone() -> Error {
+fn session_closed() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "these messages were given back, or their connection is gone; they come again",
+        "these messages were returned, or their connection was lost; RabbitMQ delivers them again",
     )
 }

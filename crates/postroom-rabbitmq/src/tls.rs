@@ -1,4 +1,4 @@
-//! TLS below AMQP: every connection that the driver asks for is encrypted before it gets it, so that it speaks plainly.
+//! TLS below AMQP: the reactor encrypts every connection before the driver gets it, and the driver uses plain AMQP on it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -21,34 +21,35 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::compat::{Compat, TokioAsyncReadCompatExt as _};
 
-/// How to encrypt connections to one server.
+/// TLS configuration for connections to one server.
 #[derive(Clone)]
-pub(crate) struct Encryption {
+pub(crate) struct TlsConfig {
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
 }
 
-/// The driver's runtime, with connections that are encrypted.
-pub(crate) type EncryptedRuntime = Runtime<RuntimeParts<Tokio, Encrypting>>;
+/// The driver's runtime with encrypted connections.
+pub(crate) type TlsRuntime = Runtime<RuntimeParts<Tokio, TlsReactor>>;
 
-impl Encryption {
-    /// Connections to this host, as `tls` says.
+impl TlsConfig {
+    /// Configuration for this host with these certificates.
     pub(crate) fn new(host: &str, tls: &Tls) -> Result<Self> {
-        let server = ServerName::try_from(host.to_owned())
-            .map_err(|source| Error::caused(ErrorKind::Invalid, format!("{host} is no name of a server"), source))?;
+        let server = ServerName::try_from(host.to_owned()).map_err(|source| {
+            Error::caused(ErrorKind::Invalid, format!("{host} is not a valid server name"), source)
+        })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let trusting = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|source| invalid("choose a version of TLS", source))?
+            .map_err(|source| invalid("configure the TLS versions", source))?
             .with_root_certificates(roots(tls)?);
         let config = match &tls.identity {
             None => trusting.with_no_client_auth(),
             Some(identity) => {
                 let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
-                let key = key.map_err(|source| invalid("read our key", source))?;
+                let key = key.map_err(|source| invalid("read the client key", source))?;
                 trusting
-                    .with_client_auth_cert(certificates("our certificate", &identity.certificate)?, key)
-                    .map_err(|source| invalid("use our certificate with its key", source))?
+                    .with_client_auth_cert(certificates("the client certificate", &identity.certificate)?, key)
+                    .map_err(|source| invalid("use the client certificate with its key", source))?
             }
         };
         Ok(Self {
@@ -57,12 +58,12 @@ impl Encryption {
         })
     }
 
-    /// What the driver connects with. Called inside of tokio.
-    pub(crate) fn runtime(&self) -> EncryptedRuntime {
+    /// The runtime for the driver. Must be called inside a tokio runtime.
+    pub(crate) fn runtime(&self) -> TlsRuntime {
         let tokio = Tokio::current();
-        let reactor = Encrypting {
+        let reactor = TlsReactor {
             tokio: tokio.clone(),
-            by: self.clone(),
+            tls: self.clone(),
         };
         Runtime::new(RuntimeParts::new(tokio, reactor))
     }
@@ -83,12 +84,12 @@ fn roots(tls: &Tls) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-fn certificates(whose: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>> {
+fn certificates(source_name: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match found {
-        Ok(none) if none.is_empty() => Err(Error::invalid(format!("{whose} holds no certificate in PEM"))),
+        Ok(none) if none.is_empty() => Err(Error::invalid(format!("{source_name} contains no PEM certificate"))),
         Ok(some) => Ok(some),
-        Err(source) => Err(invalid(&format!("read {whose}"), source)),
+        Err(source) => Err(invalid(&format!("read {source_name}"), source)),
     }
 }
 
@@ -96,14 +97,14 @@ fn invalid(doing: &str, source: impl std::error::Error + Send + Sync + 'static) 
     Error::caused(ErrorKind::Invalid, doing, source)
 }
 
-/// Tokio, but for how it connects.
+/// Tokio's reactor, except that TCP connections are encrypted.
 #[derive(Clone, Debug)]
-pub(crate) struct Encrypting {
+pub(crate) struct TlsReactor {
     tokio: Tokio,
-    by: Encryption,
+    tls: TlsConfig,
 }
 
-impl Reactor for Encrypting {
+impl Reactor for TlsReactor {
     type TcpStream = Compat<TlsStream<TcpStream>>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
@@ -126,18 +127,18 @@ impl Reactor for Encrypting {
         &self,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        let (plain, by) = (self.tokio.tcp_connect_addr(address), self.by.clone());
+        let (plain, tls) = (self.tokio.tcp_connect_addr(address), self.tls.clone());
         async move {
             let plain = plain.await?.into_inner();
-            let encrypted = TlsConnector::from(by.config).connect(by.server, plain).await?;
+            let encrypted = TlsConnector::from(tls.config).connect(tls.server, plain).await?;
             Ok(encrypted.compat())
         }
     }
 }
 
-impl fmt::Debug for Encryption {
+impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encryption")
+        f.debug_struct("TlsConfig")
             .field("server", &self.server)
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Exchanges and queues: how they are named, made and looked at, and which queue a key belongs to.
+//! Exchanges and queues: their names, declarations and bindings, and the mapping of keys to queues.
 
 use futures::future::try_join_all;
 use lapin::options::{QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
@@ -6,27 +6,27 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::{Channel, Queue};
 use postroom::{Error, ErrorKind, Key, Result, Risk};
 
-use crate::connect::Link;
-use crate::fault::step;
-use crate::outlet::declare_exchange;
-use crate::parcel::short;
+use crate::connect::Connector;
+use crate::error::with_timeout;
+use crate::message::short_string;
+use crate::sender::declare_exchange;
 
-/// Routing keys there are. Never changes: it decides which queue a key is in.
+/// Number of routing keys. It must never change, because it decides the queue of a key.
 pub(crate) const SLOTS: u16 = 64;
-/// How often a queue hands out a message before RabbitMQ removes it: as often as can be said. Without it RabbitMQ 4 removes a
-/// message that came back twenty times, and says nothing. (-1 means without limit there, and none at all on RabbitMQ 3.)
+/// Number of redeliveries after which RabbitMQ removes a message: the largest possible value. Without it RabbitMQ 4 silently
+/// removes a message after twenty redeliveries. (-1 means unlimited on RabbitMQ 4, but RabbitMQ 3 does not know it.)
 const DELIVERY_LIMIT: i32 = i32::MAX;
-/// The argument that says so.
+/// The queue argument of the delivery limit.
 const DELIVERY_LIMIT_ARGUMENT: &str = "x-delivery-limit";
-/// Every routing key there is, and those of programs that know nothing of slots.
-const EVERYTHING: &str = "#";
+/// Matches every routing key, also those of programs that do not use slots.
+const ALL_ROUTING_KEYS: &str = "#";
 
 /// The routing key of an aggregate.
 pub(crate) fn routing_key(key: &Key) -> String {
     format!("slot.{}", key.shard(u32::from(SLOTS)))
 }
 
-/// How a group's queues are called: text with the places `{topic}`, `{group}` and `{number}`.
+/// Name templates of a group's queues, with the placeholders `{topic}`, `{group}` and `{number}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     queue: String,
@@ -34,7 +34,7 @@ pub(crate) struct Names {
 }
 
 impl Default for Names {
-    /// A colon is in no topic, so that no two groups have a queue in common.
+    /// A topic contains no colon, so two groups never share a queue.
     fn default() -> Self {
         Self {
             queue: "{topic}:{group}:{number}".to_owned(),
@@ -62,7 +62,7 @@ impl Names {
         })
     }
 
-    /// Where a group keeps its dead letters of a topic.
+    /// The dead-letter queue of a group on a topic.
     pub(crate) fn dead(&self, topic: &str, group: &str) -> String {
         self.dead.replace("{topic}", topic).replace("{group}", group)
     }
@@ -72,7 +72,7 @@ impl Names {
         name.replace("{topic}", topic).replace("{group}", group)
     }
 
-    /// Refuses a group that would have the same queue twice.
+    /// Refuses a group whose queues would have the same name.
     pub(crate) fn check(&self, group: &str, topics: usize, partitions: u16) -> Result<()> {
         let Self { queue, .. } = self;
         let says = match (queue.contains("{topic}"), queue.contains("{number}")) {
@@ -95,7 +95,7 @@ pub(crate) struct Group<'a> {
     pub(crate) names: &'a Names,
 }
 
-/// A queue that feeds a member.
+/// A queue that a member consumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) topic: String,
@@ -103,20 +103,20 @@ pub(crate) struct Source {
 }
 
 impl Group<'_> {
-    /// Makes what does not exist yet: the exchange, the queues, and which slots each has.
-    pub(crate) async fn join(&self, link: &Link) -> Result<Vec<Source>> {
-        self.check_partitions(link).await?;
-        let mut channel = link.channel().await?;
-        let exchange = short(self.topic)?;
+    /// Declares the exchange, the queues and the bindings of their slots.
+    pub(crate) async fn join(&self, connector: &Connector) -> Result<Vec<Source>> {
+        self.check_partitions(connector).await?;
+        let mut channel = connector.channel().await?;
+        let exchange = short_string(self.topic)?;
         declare_exchange(&channel, &exchange).await?;
         declare_queue(&channel, &self.dead()?, &[]).await?;
         let mut sources = Vec::new();
-        // The first one last: where it is, the others are too.
+        // Queue 0 comes last: if it exists, all others exist.
         for number in (0..self.partitions).rev() {
             let queue = self.queue(number)?;
             if !self.declare(&channel, &queue).await? {
-                channel = link.channel().await?; // a refusal closes the channel
-                self.declare_as_before(&channel, &queue).await?;
+                channel = connector.channel().await?; // a refusal closes the channel
+                self.declare_without_limit(&channel, &queue).await?;
             }
             let bind = |slot| bind(&channel, &queue, &exchange, slot);
             try_join_all(self.binding_keys(number).into_iter().map(bind)).await?;
@@ -128,10 +128,11 @@ impl Group<'_> {
         Ok(sources)
     }
 
-    /// Makes a queue that feeds one consumer at a time and gives no message up; `false` if there is one without such a limit.
+    /// Declares a queue with a single active consumer and the largest delivery limit. Returns `false` if the queue exists without
+    /// this limit.
     async fn declare(&self, channel: &Channel, queue: &ShortString) -> Result<bool> {
         let limit = (DELIVERY_LIMIT_ARGUMENT, AMQPValue::LongInt(DELIVERY_LIMIT));
-        match declare_queue(channel, queue, &[single(), limit]).await {
+        match declare_queue(channel, queue, &[single_active_consumer(), limit]).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Conflict && error.report().contains(DELIVERY_LIMIT_ARGUMENT) => {
                 Ok(false)
@@ -140,21 +141,21 @@ impl Group<'_> {
         }
     }
 
-    /// Takes a queue as older versions made it. RabbitMQ changes no arguments of a queue; a policy can set the limit.
-    async fn declare_as_before(&self, channel: &Channel, queue: &ShortString) -> Result<()> {
-        declare_queue(channel, queue, &[single()]).await?;
-        let Risk { says, next } = self.without_limit(queue);
+    /// Accepts a queue of an older version. RabbitMQ cannot change the arguments of a queue, but a policy can set the limit.
+    async fn declare_without_limit(&self, channel: &Channel, queue: &ShortString) -> Result<()> {
+        declare_queue(channel, queue, &[single_active_consumer()]).await?;
+        let Risk { says, next } = self.delivery_limit_risk(queue);
         tracing::warn!(%queue, "{says}. {next}");
         Ok(())
     }
 
-    /// What can happen to a queue without a delivery limit of its own.
-    fn without_limit(&self, queue: &ShortString) -> Risk {
+    /// The risk of a queue without its own delivery limit.
+    fn delivery_limit_risk(&self, queue: &ShortString) -> Risk {
         let policy = format!("{{\"delivery-limit\":{DELIVERY_LIMIT}}}");
         Risk {
             says: format!(
-                "the queue {queue} was made by an older version and has no delivery limit of its own: RabbitMQ 4 removes its \
-                 messages when they have come back 20 times, unless a policy says otherwise"
+                "the queue {queue} was created by an older version and has no delivery limit of its own: RabbitMQ 4 removes its \
+                 messages after 20 redeliveries, unless a policy sets another limit"
             ),
             next: format!(
                 "set a policy once: rabbitmqctl set_policy postroom-{} '^{queue}$' '{policy}' --apply-to queues",
@@ -163,46 +164,49 @@ impl Group<'_> {
         }
     }
 
-    /// Which of its queues can lose messages. A queue that does not exist is not made.
-    pub(crate) async fn risks(&self, link: &Link) -> Result<Vec<Risk>> {
+    /// Queues that can lose messages. Does not create queues.
+    pub(crate) async fn risks(&self, connector: &Connector) -> Result<Vec<Risk>> {
         let mut risks = Vec::new();
         for number in 0..self.partitions {
             let queue = self.queue(number)?;
-            // To declare it as it should be changes nothing where it is so, and is refused where it is not.
-            if look(link, &queue).await?.is_some() && !self.declare(&link.channel().await?, &queue).await? {
-                risks.push(self.without_limit(&queue));
+            // Declaring an existing queue changes nothing. RabbitMQ refuses it if the arguments differ.
+            if find_queue(connector, &queue).await?.is_some()
+                && !self.declare(&connector.channel().await?, &queue).await?
+            {
+                risks.push(self.delivery_limit_risk(&queue));
             }
         }
         Ok(risks)
     }
 
-    /// How many messages wait.
-    pub(crate) async fn waiting(&self, link: &Link) -> Result<u64> {
+    /// Number of waiting messages.
+    pub(crate) async fn waiting(&self, connector: &Connector) -> Result<u64> {
         let mut count = 0;
         for number in 0..self.partitions {
-            let queue = look(link, &self.queue(number)?).await?;
+            let queue = find_queue(connector, &self.queue(number)?).await?;
             count += queue.map_or(0, |queue| u64::from(queue.message_count()));
         }
         Ok(count)
     }
 
-    /// Deletes its queues, dead letters too.
-    pub(crate) async fn delete(&self, link: &Link) -> Result<()> {
-        let channel = link.channel().await?;
+    /// Deletes the group's queues and its dead-letter queue.
+    pub(crate) async fn delete(&self, connector: &Connector) -> Result<()> {
+        let channel = connector.channel().await?;
         let mut queues = vec![self.dead()?];
         for number in (0..self.partitions).rev() {
             queues.push(self.queue(number)?);
         }
         for queue in queues {
             let deleting = channel.queue_delete(queue.clone(), QueueDeleteOptions::default());
-            step(|| format!("delete the queue {queue}"), deleting).await?;
+            with_timeout(|| format!("delete the queue {queue}"), deleting).await?;
         }
         Ok(())
     }
 
-    /// A key that changed its queue would overtake itself, and a queue that nobody reads would fill up.
-    async fn check_partitions(&self, link: &Link) -> Result<()> {
-        let is_there = async |number: u16| Ok::<_, Error>(look(link, &self.queue(number)?).await?.is_some());
+    /// Checks that the number of partitions has not changed. Otherwise keys would move to other queues and lose their order, and
+    /// queues without consumers would fill up.
+    async fn check_partitions(&self, connector: &Connector) -> Result<()> {
+        let is_there = async |number: u16| Ok::<_, Error>(find_queue(connector, &self.queue(number)?).await?.is_some());
         let is_complete = !is_there(0).await? || is_there(self.partitions - 1).await?;
         let is_numbered = self.queue(0)? != self.queue(1)?;
         if is_complete && !(is_numbered && is_there(self.partitions).await?) {
@@ -217,50 +221,50 @@ impl Group<'_> {
         Err(Error::new(
             ErrorKind::Conflict,
             format!(
-                "the group {name} has not {partitions} partitions on the topic {topic}; join it with its number, \
+                "the group {name} does not have {partitions} partitions on the topic {topic}; join it with its own number, \
                  or let it drain and forget it first"
             ),
         ))
     }
 
     fn queue(&self, number: u16) -> Result<ShortString> {
-        short(self.names.queue(self.topic, self.name, number))
+        short_string(self.names.queue(self.topic, self.name, number))
     }
 
     fn dead(&self) -> Result<ShortString> {
-        short(self.names.dead(self.topic, self.name))
+        short_string(self.names.dead(self.topic, self.name))
     }
 
     fn binding_keys(&self, number: u16) -> Vec<String> {
         if self.partitions == 1 {
-            return vec![EVERYTHING.to_owned()];
+            return vec![ALL_ROUTING_KEYS.to_owned()];
         }
         let slots = (0..SLOTS).filter(|slot| slot % self.partitions == number);
         slots.map(|slot| format!("slot.{slot}")).collect()
     }
 }
 
-/// One consumer at a time is active.
-fn single() -> (&'static str, AMQPValue) {
+/// The argument for a single active consumer.
+fn single_active_consumer() -> (&'static str, AMQPValue) {
     ("x-single-active-consumer", AMQPValue::Boolean(true))
 }
 
-/// Makes a durable queue with replicas, and with these arguments.
+/// Declares a durable quorum queue with these additional arguments.
 pub(crate) async fn declare_queue(channel: &Channel, queue: &ShortString, others: &[(&str, AMQPValue)]) -> Result<()> {
     let mut arguments = FieldTable::default();
     let quorum = AMQPValue::LongString(LongString::from("quorum"));
-    arguments.insert(short("x-queue-type")?, quorum);
+    arguments.insert(short_string("x-queue-type")?, quorum);
     for (name, value) in others {
-        arguments.insert(short(*name)?, value.clone());
+        arguments.insert(short_string(*name)?, value.clone());
     }
     let declaring = channel.queue_declare(queue.clone(), QueueDeclareOptions::durable(), arguments);
-    let doing = || format!("declare the queue {queue} (one that exists may differ: let it drain and delete it)");
-    step(doing, declaring).await?;
+    let doing = || format!("declare the queue {queue} (an existing queue may differ: let it drain and delete it)");
+    with_timeout(doing, declaring).await?;
     Ok(())
 }
 
 async fn bind(channel: &Channel, queue: &ShortString, exchange: &ShortString, key: String) -> Result<()> {
-    let key = short(key)?;
+    let key = short_string(key)?;
     let binding = channel.queue_bind(
         queue.clone(),
         exchange.clone(),
@@ -268,18 +272,18 @@ async fn bind(channel: &Channel, queue: &ShortString, exchange: &ShortString, ke
         QueueBindOptions::default(),
         FieldTable::default(),
     );
-    step(|| format!("bind the queue {queue} to the exchange {exchange}"), binding).await
+    with_timeout(|| format!("bind the queue {queue} to the exchange {exchange}"), binding).await
 }
 
-/// A queue, if it exists. The question costs a channel when it does not.
-async fn look(link: &Link, queue: &ShortString) -> Result<Option<Queue>> {
-    let channel = link.channel().await?;
+/// Finds a queue. Opens its own channel, because RabbitMQ closes it if the queue does not exist.
+async fn find_queue(connector: &Connector, queue: &ShortString) -> Result<Option<Queue>> {
+    let channel = connector.channel().await?;
     let passive = QueueDeclareOptions {
         passive: true,
         ..QueueDeclareOptions::default()
     };
-    let looking = channel.queue_declare(queue.clone(), passive, FieldTable::default());
-    match step(|| format!("look at the queue {queue}"), looking).await {
+    let finding = channel.queue_declare(queue.clone(), passive, FieldTable::default());
+    match with_timeout(|| format!("find the queue {queue}"), finding).await {
         Ok(queue) => Ok(Some(queue)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_meet_are_refused() {
+    fn templates_with_equal_names_are_refused() {
         let names = |queue, dead| Names::new(queue, dead).map_err(|error| error.to_string());
         assert!(
             names("queue", "{group}_dlq")

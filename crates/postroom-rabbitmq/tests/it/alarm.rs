@@ -1,4 +1,4 @@
-//! A RabbitMQ that is short of memory stops those who publish, and nobody else.
+//! A memory alarm of RabbitMQ blocks publishers, but not consumers.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ async fn an_alarm_makes_publishers_wait_and_nobody_else() {
     while came.len() < 4 {
         let messages = timeout(Duration::from_secs(10), member.next(10))
             .await
-            .expect("consuming goes on");
+            .expect("consuming continues");
         let messages = messages.unwrap();
         came.extend(messages.iter().map(number));
         let marks: Vec<_> = messages.iter().map(|message| message.mark.clone()).collect();
@@ -54,7 +54,7 @@ async fn an_alarm_makes_publishers_wait_and_nobody_else() {
     };
     timeout(Duration::from_secs(60), publishing)
         .await
-        .expect("publishing goes on");
+        .expect("publishing continues");
     let receiving = async {
         while (0..20).any(|n| !came.contains(&n)) {
             came.extend(member.next(50).await.unwrap().iter().map(number));
@@ -62,7 +62,7 @@ async fn an_alarm_makes_publishers_wait_and_nobody_else() {
     };
     timeout(Duration::from_secs(60), receiving)
         .await
-        .expect("everything comes");
+        .expect("everything is delivered");
     for key in 0..4 {
         let mut seen = std::collections::HashSet::new();
         let firsts: Vec<i64> = came

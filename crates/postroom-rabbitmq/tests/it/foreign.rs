@@ -1,11 +1,11 @@
-//! Python's AMQP client reads what we publish: valid CloudEvents in both modes.
+//! Python's AMQP client reads published events as valid CloudEvents in both modes.
 
 use postroom::Mode;
 use postroom_testkit::foreign::{self, Seen};
 
 use crate::site::{deliver, name, shared_with};
 
-/// Takes messages from a queue and prints each as a line of JSON.
+/// Reads messages of a queue and prints each as a line of JSON.
 const READ: &str = r#"
 import json, sys, pika
 url, queue, count = sys.argv[1], sys.argv[2], int(sys.argv[3])

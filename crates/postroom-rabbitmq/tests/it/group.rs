@@ -1,4 +1,4 @@
-//! Groups and their queues.
+//! Groups and their queues: arguments, partitions, order and lag.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn topics_and_groups_with_dots_have_no_queue_in_common() {
     );
 }
 
-/// Members die in the middle of their batches, one after the other; the next goes on where the last acknowledged.
+/// Members are dropped in the middle of their batches. The next member continues after the last acknowledged message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_stays_in_order_when_members_die_in_the_middle() {
     let site = shared().await;
@@ -103,18 +103,18 @@ async fn a_key_stays_in_order_when_members_die_in_the_middle() {
             }
         })
         .await
-        .expect("messages go on coming");
+        .expect("messages arrive in time");
         let (worked, _lost) = messages.split_at(messages.len().div_ceil(2));
         done.extend(worked.iter().map(number));
         member.ack(&marks(worked)).await.unwrap();
         turns += 1;
         if turns % 3 == 0 {
-            *member = site.join("all", &topic).await; // the old one is dropped with half of its batch, and all it had ahead
+            *member = site.join("all", &topic).await; // drops the old member with half of its batch and its prefetched messages
         } else {
             member.nack(&marks(_lost)).await.unwrap();
         }
     }
-    assert_eq!(done.len(), 600, "what is acknowledged does not come again");
+    assert_eq!(done.len(), 600, "acknowledged messages are not delivered again");
     for key in 0..20 {
         let of_key: Vec<i64> = done.iter().copied().filter(|n| n % 20 == key).collect();
         assert!(of_key.is_sorted(), "key {key}: {of_key:?}");
@@ -130,7 +130,7 @@ async fn a_cancelled_next_loses_nothing() {
     let receiving = async {
         let mut came = Vec::new();
         while came.len() < 300 {
-            // Mostly dropped before it is ready, and often right when it is.
+            // The future is usually dropped before it is ready, and often exactly then.
             if let Ok(messages) = timeout(Duration::from_micros(200), member.next(7)).await {
                 let messages = messages.unwrap();
                 came.extend(messages.iter().map(number));

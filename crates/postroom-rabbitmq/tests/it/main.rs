@@ -1,4 +1,4 @@
-//! The suites of brokers and destinations on a real RabbitMQ, and what only RabbitMQ does.
+//! The broker and destination suites on a real RabbitMQ, and tests that are specific to RabbitMQ.
 
 mod alarm;
 mod foreign;

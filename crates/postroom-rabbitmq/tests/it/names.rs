@@ -1,4 +1,4 @@
-//! Queues under names that a house has already.
+//! Queues with configured names.
 
 use futures::StreamExt;
 use lapin::options::BasicConsumeOptions;
@@ -14,10 +14,10 @@ const GROUPS: [&str; 4] = ["notification", "aggregate", "chat_persist", "chat_fa
 #[tokio::test(flavor = "multi_thread")]
 async fn n_01_an_exchange_feeds_four_queues_with_their_dead_letter_queues() {
     let site = shared_with(1);
-    let (exchange, house) = (name("domain_events"), Uuid::now_v7().simple().to_string());
+    let (exchange, suffix) = (name("domain_events"), Uuid::now_v7().simple().to_string());
     let rabbitmq = RabbitMq::new(site.url()).unwrap();
     let rabbitmq = rabbitmq
-        .names(&format!("{{group}}_queue_{house}"), &format!("{{group}}_dlq_{house}"))
+        .names(&format!("{{group}}_queue_{suffix}"), &format!("{{group}}_dlq_{suffix}"))
         .unwrap();
     let topics = [exchange.clone()];
     for group in GROUPS {
@@ -26,12 +26,12 @@ async fn n_01_an_exchange_feeds_four_queues_with_their_dead_letter_queues() {
     let sent = entry(7, "community.comment.created.v1", "post-1");
     deliver(&site.publisher(&exchange, Mode::Binary), std::slice::from_ref(&sent)).await;
     let first = async |queue: String| {
-        let channel = site.plain().await; // one that reads a queue which is deleted is of no more use
+        let channel = site.plain().await; // a new one per group: RabbitMQ closes a channel whose queue is deleted
         let consuming = channel.basic_consume(queue.into(), "".into(), no_ack(), FieldTable::default());
         consuming.await.unwrap().next().await.unwrap().unwrap()
     };
     for group in GROUPS {
-        let message = first(format!("{group}_queue_{house}")).await;
+        let message = first(format!("{group}_queue_{suffix}")).await;
         let id = message.properties.message_id().as_ref().map(ToString::to_string);
         assert_eq!(id, Some(sent.event.id.to_string()), "{group}");
     }
@@ -41,7 +41,7 @@ async fn n_01_an_exchange_feeds_four_queues_with_their_dead_letter_queues() {
             ..letter(&exchange)
         };
         rabbitmq.bury(&letter).await.unwrap();
-        let message = first(format!("{group}_dlq_{house}")).await;
+        let message = first(format!("{group}_dlq_{suffix}")).await;
         assert_eq!(message.data, letter.body, "{group}");
     }
     for group in GROUPS {

@@ -1,4 +1,4 @@
-//! What RabbitMQ does with messages that it will not, or cannot, keep.
+//! Messages that RabbitMQ refuses or cannot store.
 
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions};
@@ -28,7 +28,7 @@ async fn a_topic_that_no_group_has_joined_refuses() {
     deleted.await.unwrap();
 }
 
-/// The driver hands out a returned message with the confirm of any other of the channel: who is refused is told by the id.
+/// The driver attaches a returned message to the confirm of any message of the channel, so the id identifies the refused one.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_messages_exactly_those_without_a_queue_are_refused() {
     let site = shared().await;
@@ -64,7 +64,7 @@ async fn of_many_messages_exactly_those_without_a_queue_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exchange_that_is_gone_is_made_again_and_costs_no_other_topic_anything() {
+async fn a_deleted_exchange_is_declared_again_and_other_topics_are_unaffected() {
     let site = shared().await;
     let prefix = name("gone");
     let (one, other) = (format!("{prefix}-one"), format!("{prefix}-other"));
@@ -80,7 +80,7 @@ async fn an_exchange_that_is_gone_is_made_again_and_costs_no_other_topic_anythin
     let deleted = channel.exchange_delete(one.as_str().into(), ExchangeDeleteOptions::default());
     deleted.await.unwrap();
     let receipts = deliver(&publisher, &entries(3)).await;
-    // The exchange is back; the bindings of its queues are not, until a member joins.
+    // The exchange exists again. Its bindings are missing until a member joins.
     assert!(
         matches!(&receipts[..], [Receipt::Refused(_), Receipt::Delivered]),
         "{receipts:?}"
@@ -100,7 +100,7 @@ async fn an_exchange_that_is_gone_is_made_again_and_costs_no_other_topic_anythin
         came.extend(messages.unwrap().iter().map(number));
     }
     came.sort_unstable();
-    came.dedup(); // what shared a channel with the missing exchange may have come twice
+    came.dedup(); // messages on the channel of the missing exchange may arrive twice
     assert_eq!(came, [1, 2, 4, 5, 6]);
 }
 

@@ -1,4 +1,4 @@
-//! A RabbitMQ that is killed in the middle of a batch.
+//! RabbitMQ is killed in the middle of a batch.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::site::{deliver, entry, name, number, private};
 
 const KEYS: i64 = 40;
 
-/// Publishes in batches until everything is delivered, and says how much is.
+/// Publishes in batches until everything is delivered, and reports the number of delivered entries.
 async fn publish(publisher: &Arc<dyn Destination>, entries: &[Entry], confirmed: &tokio::sync::watch::Sender<usize>) {
     for batch in entries.chunks(200) {
         let mut rest = batch.to_vec();
@@ -32,8 +32,8 @@ async fn a_broker_killed_in_the_middle_loses_nothing_that_it_confirmed() {
     let mut site = private().await;
     let topic = name("killed");
     drop(site.join("all", &topic).await);
-    // RabbitMQ 3.10 writes the name of a new quorum queue to disk up to a second later (`names.dets`); a node killed before
-    // that does not find the queue again.
+    // RabbitMQ 3.10 writes the name of a new quorum queue to disk up to a second later (`names.dets`). A node that is killed
+    // before that loses the queue.
     let synced = site
         .server()
         .control(&["eval", "[ok = dets:sync(T) || T <- dets:all()]."])
@@ -54,7 +54,7 @@ async fn a_broker_killed_in_the_middle_loses_nothing_that_it_confirmed() {
     let both = async { tokio::join!(publish(&publisher, &entries, &confirmed), killing) };
     timeout(Duration::from_secs(180), both)
         .await
-        .expect("publishing goes on");
+        .expect("publishing continues");
     let mut member = site.join("all", &topic).await;
     let mut came: Vec<i64> = Vec::new();
     let receiving = async {

@@ -1,6 +1,6 @@
-//! RabbitMQ counts how often a message comes back, and removes it at a limit: nothing of ours may reach that limit.
+//! RabbitMQ counts redeliveries and removes a message at a limit. No message of a group may reach that limit.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "what goes wrong fails the test")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::site::{Rabbit, deliver, entry, name, private, shared_with};
 
-/// What RabbitMQ 4 allows a queue that says nothing.
+/// The default delivery limit of RabbitMQ 4.
 const LIMIT: usize = 20;
 
 fn arguments(limit: Option<i32>) -> FieldTable {
@@ -35,7 +35,7 @@ async fn publish(site: &Rabbit, topic: &str, count: i64) {
     assert!(receipts.iter().all(|receipt| *receipt == Receipt::Delivered));
 }
 
-/// On RabbitMQ 4 this fails without the argument; on RabbitMQ 3 the second declaration does.
+/// Without the argument, RabbitMQ 4 removes the message, and RabbitMQ 3 refuses the second declaration.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_comes_back_fifty_times_is_not_removed() {
     let site = shared_with(1);
@@ -87,7 +87,7 @@ async fn a_queue_of_an_older_version_is_taken_as_it_is() {
     }
 }
 
-/// Counts what the subscriber handles.
+/// A subscriber that counts handled events.
 fn counting(handled: &Arc<AtomicUsize>) -> Subscriber {
     struct Counting(Arc<AtomicUsize>);
     impl postroom::Handler for Counting {
@@ -99,19 +99,19 @@ fn counting(handled: &Arc<AtomicUsize>) -> Subscriber {
     Subscriber::matching("all", ["**"], Counting(Arc::clone(handled)))
 }
 
-/// Runs a relay with the subscriber until something is so.
+/// Runs a relay with the subscriber until a condition holds.
 async fn run<F: Future<Output = bool>>(
     fresh: &Fresh,
     (broker, topic): (Arc<dyn Broker>, &str),
     handled: &Arc<AtomicUsize>,
-    is_so: impl FnMut() -> F,
+    condition: impl FnMut() -> F,
 ) {
     let route = counting(handled).fed_by(broker, vec![topic.to_owned()], Filter::all());
     let stop = CancellationToken::new();
     let relay = Relay::new(fresh.store()).route(route);
     let health = relay.health();
     let watch = async {
-        until("the relay has come so far", is_so).await;
+        until("the condition holds", condition).await;
         stop.cancel();
         drop(health);
     };
@@ -119,7 +119,7 @@ async fn run<F: Future<Output = bool>>(
     ended.expect("the relay ends well");
 }
 
-/// A server that removes what came back twenty times, as RabbitMQ 4 does for queues without a limit of their own.
+/// On a server that removes a message after twenty redeliveries, as RabbitMQ 4 does for queues without their own limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_group_survives_fifty_restarts() {
     let mut site = private().await;
@@ -129,7 +129,7 @@ async fn a_paused_group_survives_fifty_restarts() {
     pause_and_restart(&site).await;
 }
 
-/// The same on the server that all tests share, with its own limits.
+/// The same on the shared server, with its own limits.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_group_survives_fifty_restarts_on_any_server() {
     pause_and_restart(&shared_with(1)).await;
@@ -142,7 +142,7 @@ async fn pause_and_restart(site: &Rabbit) {
     join_paused(site, &fresh, &topic, &handled).await;
     publish(site, &topic, 50).await;
     for _ in 0..50 {
-        // Long enough for messages to be sent to a member that asks for some.
+        // Long enough for RabbitMQ to send messages to a member that requests some.
         let begun = tokio::time::Instant::now();
         let soon = || async { begun.elapsed() > Duration::from_millis(300) };
         run(&fresh, (broker(), &topic), &handled, soon).await;
@@ -153,7 +153,7 @@ async fn pause_and_restart(site: &Rabbit) {
     run(&fresh, (broker(), &topic), &handled, all).await;
 }
 
-/// Makes the group known to the store and to the broker, and pauses it.
+/// Registers the group in the store and the broker, and pauses it.
 async fn join_paused(site: &Rabbit, fresh: &Fresh, topic: &str, handled: &Arc<AtomicUsize>) {
     let joined = || async { operate::status(&**fresh).await.unwrap().routes.len() == 1 };
     run(fresh, (site.broker(), topic), handled, joined).await;
@@ -162,21 +162,21 @@ async fn join_paused(site: &Rabbit, fresh: &Fresh, topic: &str, handled: &Arc<At
     drop(member.unwrap());
 }
 
-/// How long the store is away. `POSTROOM_TEST_AWAY_SECONDS` sets another time.
-fn away() -> Duration {
+/// Length of the store's outage. `POSTROOM_TEST_AWAY_SECONDS` sets another one.
+fn outage() -> Duration {
     let asked = std::env::var("POSTROOM_TEST_AWAY_SECONDS").ok();
     Duration::from_secs(asked.map_or(20, |seconds| seconds.parse().expect("seconds")))
 }
 
-/// The store is away, with a paused group and with one that has messages in hand. When it is back and the groups go on, every message
-/// is handled.
+/// The store is unavailable while one group is paused and another has messages in flight. When it is back and the groups
+/// continue, every message is handled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_away_costs_no_message() {
     let (site, mut server) = (shared_with(1), server::postgres(&[]).await);
     let fresh = fresh::postgres_on(&server.url()).await;
     let (topic, handled) = (name("away"), Arc::new(AtomicUsize::new(0)));
     join_paused(&site, &fresh, &topic, &handled).await;
-    drop(site.join("works", &topic).await); // a queue keeps what comes after it was made
+    drop(site.join("works", &topic).await); // creates the queue, so that it receives the messages published next
     let works = Arc::new(AtomicUsize::new(0));
     let working = Subscriber {
         group: "works".to_owned(),
@@ -196,7 +196,7 @@ async fn a_store_that_is_away_costs_no_message() {
         .await;
         server.stop().await.unwrap();
         publish(&site, &topic, 49).await;
-        tokio::time::sleep(away()).await;
+        tokio::time::sleep(outage()).await;
         server.restart().await.unwrap();
         until("the store is back", || async {
             operate::set_paused(&*fresh, "all", false, "me").await.is_ok()

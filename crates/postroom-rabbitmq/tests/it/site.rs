@@ -1,9 +1,9 @@
-//! A RabbitMQ for a test: the one that others use too, whose queues are removed afterwards, or one of its own.
+//! A RabbitMQ for a test: the shared one, whose queues are deleted after the test, or a private one.
 
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "a test harness: a test without its server has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 use std::collections::BTreeSet;
@@ -21,21 +21,21 @@ use postroom_testkit::broker_suite::{Sharing, Site};
 use postroom_testkit::rabbitmq_server::{self, Server};
 use uuid::Uuid;
 
-/// A broker of one test's own.
+/// The RabbitMQ of one test.
 #[derive(Debug)]
 pub(crate) struct Rabbit {
     partitions: u16,
     url: String,
-    noted: Arc<Noted>,
+    noted: Arc<CleanupBroker>,
     server: Option<Server>,
 }
 
-/// On the server that others use too, with three partitions.
+/// On the shared server, with three partitions.
 pub(crate) async fn shared() -> Rabbit {
     shared_with(3)
 }
 
-/// On the server that others use too.
+/// On the shared server.
 pub(crate) fn shared_with(partitions: u16) -> Rabbit {
     let url = std::env::var("POSTROOM_TEST_RABBITMQ_URL").unwrap_or_else(|_| {
         panic!(
@@ -46,7 +46,7 @@ pub(crate) fn shared_with(partitions: u16) -> Rabbit {
     Rabbit::on(url, partitions, None)
 }
 
-/// On a server of the test's own.
+/// On a private server.
 pub(crate) async fn private() -> Rabbit {
     let server = rabbitmq_server::rabbitmq().await;
     Rabbit::on(server.url(), 3, Some(server))
@@ -55,7 +55,7 @@ pub(crate) async fn private() -> Rabbit {
 impl Rabbit {
     fn on(url: String, partitions: u16, server: Option<Server>) -> Self {
         let broker = RabbitMq::new(&url).and_then(|broker| broker.partitions(partitions));
-        let noted = Noted {
+        let noted = CleanupBroker {
             broker: broker.expect("an address"),
             url: server.is_none().then(|| url.clone()),
             seen: Mutex::default(),
@@ -80,7 +80,7 @@ impl Rabbit {
         self.server.as_mut().expect("a private server")
     }
 
-    /// As a program that knows nothing of us.
+    /// A channel of the plain driver.
     pub(crate) async fn plain(&self) -> Channel {
         let connection = Connection::connect(&self.url, ConnectionProperties::default()).await;
         let channel = connection.expect("a connection").create_channel().await;
@@ -103,23 +103,20 @@ impl Rabbit {
 #[async_trait]
 impl Site for Rabbit {
     fn broker(&self) -> Arc<dyn Broker> {
-        Arc::<Noted>::clone(&self.noted)
+        Arc::<CleanupBroker>::clone(&self.noted)
     }
 
-    /// A queue feeds the member that came first.
+    /// A queue delivers to the first member.
     fn sharing(&self) -> Sharing {
         Sharing::Standby
     }
 
     async fn create(&mut self, topic: &str, partitions: u16) {
-        assert_eq!(
-            self.partitions, partitions,
-            "the queues of {topic} are made by its groups"
-        );
+        assert_eq!(self.partitions, partitions, "the groups of {topic} declare its queues");
     }
 
     async fn create_refusing(&mut self, _topic: &str) {
-        // Nobody joins it.
+        // A topic without groups refuses messages.
     }
 
     async fn put(&mut self, topic: &str, content_type: &str, body: &[u8]) {
@@ -162,17 +159,17 @@ impl Site for Rabbit {
     }
 }
 
-/// Remembers what is made on a shared server, and removes it in the end.
+/// Records the groups used on a shared server, and deletes their queues on drop.
 #[derive(Debug)]
-struct Noted {
+struct CleanupBroker {
     broker: RabbitMq,
-    /// None, if nobody else uses the server.
+    /// `None` for a private server.
     url: Option<String>,
     seen: Mutex<BTreeSet<(String, String)>>,
 }
 
 #[async_trait]
-impl Broker for Noted {
+impl Broker for CleanupBroker {
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
         self.broker.publisher(topic, mode)
     }
@@ -194,23 +191,23 @@ impl Broker for Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for CleanupBroker {
     fn drop(&mut self) {
         let Some(url) = self.url.take() else { return };
         let seen = std::mem::take(self.seen.get_mut().expect("no panic"));
-        // A thread with a runtime of its own, because the test's cannot be waited for from here.
-        let sweep = std::thread::spawn(move || {
+        // A thread with its own runtime, because `drop` cannot block on the runtime of the test.
+        let delete_groups = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(sweep(&url, seen));
+            runtime.expect("a runtime").block_on(delete_groups(&url, seen));
         });
         assert!(
-            sweep.join().is_ok() || std::thread::panicking(),
+            delete_groups.join().is_ok() || std::thread::panicking(),
             "queues were left behind"
         );
     }
 }
 
-async fn sweep(url: &str, seen: BTreeSet<(String, String)>) {
+async fn delete_groups(url: &str, seen: BTreeSet<(String, String)>) {
     let broker = RabbitMq::new(url)
         .and_then(|broker| broker.partitions(3))
         .expect("a broker");
@@ -230,7 +227,7 @@ async fn sweep(url: &str, seen: BTreeSet<(String, String)>) {
     }
 }
 
-/// A name that nobody else uses.
+/// A unique name.
 pub(crate) fn name(of: &str) -> String {
     format!("{of}-{}", Uuid::now_v7())
 }

@@ -1,4 +1,4 @@
-//! How fast we publish, beside the driver alone.
+//! Publishing throughput compared with the plain driver.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::site::{deliver, entry, name, shared_with};
 const COUNT: i64 = 20_000;
 const BATCH: usize = 500;
 
-/// Publishing with order, attributes and receipts takes at most four times as long as the bare driver for the same payloads:
-/// one message at a time would take far longer.
+/// Publishing with order, attributes and receipts takes at most four times as long as the plain driver with the same payloads.
+/// Sending one message at a time would take much longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn publishing_keeps_up_with_the_driver() {
     let site = shared_with(1);
@@ -32,7 +32,7 @@ async fn publishing_keeps_up_with_the_driver() {
     let properties = BasicProperties::default().with_delivery_mode(2);
     let body = payload.get().as_bytes();
     let (mut ours, mut plain) = (Duration::ZERO, Duration::ZERO);
-    // By turns, so that whatever else the machine does slows both.
+    // Alternates, so that other load on the machine slows both.
     for batch in entries.chunks(BATCH) {
         let start = Instant::now();
         let receipts = deliver(&publisher, batch).await;

@@ -1,4 +1,4 @@
-//! What every broker, and every destination, must do.
+//! The suites of brokers and destinations.
 
 use postroom_testkit::broker_suite::Published;
 use postroom_testkit::feed::Feed;
@@ -14,7 +14,7 @@ mod destination {
     postroom_testkit::destination_suite!(super::published_shared, super::published_private);
 }
 
-/// Every clause about subscribers holds through RabbitMQ too.
+/// The subscriber suites with RabbitMQ as the source of events.
 mod fed {
     postroom_testkit::feed_suite!(crate::suite::fed);
     postroom_testkit::move_suite!(crate::suite::fed);

@@ -1,6 +1,6 @@
-//! Encrypted connections: to whom they are made, and to whom they are not.
+//! TLS connections, accepted and refused.
 
-#![expect(clippy::expect_used, reason = "what goes wrong fails the test")]
+#![expect(clippy::expect_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::site::{deliver, entry, name, number};
 
-/// A RabbitMQ that speaks TLS, and its address; it wants to see a certificate of clients if `is_mutual`.
+/// A RabbitMQ with TLS, and its address. With `is_mutual` it requires a client certificate.
 async fn encrypted(certificates: &Certificates, is_mutual: bool) -> (Server, String) {
     let port = free_port().expect("a port");
     let verify = if is_mutual { "verify_peer" } else { "verify_none" };
@@ -67,14 +67,14 @@ async fn what_is_published_over_tls_is_received_over_tls() {
     for (tls, why) in [
         (others.mutual(), "UnknownIssuer"),
         (Tls::default(), "UnknownIssuer"),
-        (certificates.trusted(), ""), // who shows no certificate
+        (certificates.trusted(), ""), // no client certificate
     ] {
         let stranger = RabbitMq::with_tls(&url, &tls).expect("an address");
         let receipt = try_one(&stranger, &topic).await;
         let Receipt::Unavailable(said) = &receipt else {
             panic!("refused, not {receipt:?}");
         };
-        assert!(said.contains(why), "it says why: {said}");
+        assert!(said.contains(why), "the error names the reason: {said}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What programs that know nothing of us find in our messages, and we in theirs.
+//! The wire format: a plain client reads published messages, and Postroom reads messages of other programs.
 
 use futures::StreamExt;
 use lapin::BasicProperties;
@@ -72,7 +72,7 @@ async fn a_foreign_cloudevent_is_an_event() {
         .with_content_type("application/json".into())
         .with_headers(headers);
     let channel = site.plain().await;
-    // Of slots it knows nothing either.
+    // Other programs do not use slots.
     let put = channel.basic_publish(
         topic.as_str().into(),
         "sold".into(),

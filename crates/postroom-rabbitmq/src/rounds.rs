@@ -1,34 +1,34 @@
-//! Delivers a batch in waves: in each the next entry of every lane that goes on, all in flight together. The next wave waits
-//! until every one of the last is answered, so that nothing overtakes an entry of its lane that was not delivered.
+//! Delivers a batch in rounds. A round sends the next entry of every unblocked lane at once. The next round starts when all
+//! entries of the last one have a receipt, so that no entry overtakes a failed one of its lane.
 
 use std::collections::VecDeque;
 
 use postroom::{Batch, Receipt};
 
-/// Entries in flight together.
-const AT_ONCE: usize = 1_024;
+/// Maximum number of entries in a round.
+const IN_FLIGHT_MAX: usize = 1_024;
 
 type Queue = VecDeque<usize>;
 
-/// Sends waves of entries, by their place in the batch, until every lane has ended: with its last entry, or the first that was
-/// not delivered. When the destination is away, no further wave is sent.
-pub(crate) async fn in_waves<F, Fut>(batch: &Batch<'_>, send: F) -> Vec<Receipt>
+/// Sends rounds of entries, given as indexes into the batch. A lane ends with its last entry or with its first failed one. When
+/// the destination is unavailable, it sends no further round.
+pub(crate) async fn deliver_in_rounds<F, Fut>(batch: &Batch<'_>, send: F) -> Vec<Receipt>
 where
     F: Fn(Vec<usize>) -> Fut,
     Fut: Future<Output = Vec<Receipt>>,
 {
     let mut receipts = vec![Receipt::Held; batch.entries.len()];
     let mut lanes: VecDeque<Queue> = batch.lanes().into_iter().map(Queue::from).collect();
-    let mut away = None;
-    while let Some((wave, rest)) = take(&mut lanes) {
-        let answers = match &away {
-            None => send(wave.clone()).await,
-            Some(receipt) => vec![Receipt::clone(receipt); wave.len()],
+    let mut unavailable = None;
+    while let Some((round, rest)) = next_round(&mut lanes) {
+        let answers = match &unavailable {
+            None => send(round.clone()).await,
+            Some(receipt) => vec![Receipt::clone(receipt); round.len()],
         };
-        for ((at, lane), answer) in wave.into_iter().zip(rest).zip(answers) {
+        for ((at, lane), answer) in round.into_iter().zip(rest).zip(answers) {
             match &answer {
                 Receipt::Delivered => lanes.extend((!lane.is_empty()).then_some(lane)),
-                Receipt::Unavailable(_) => away = Some(answer.clone()),
+                Receipt::Unavailable(_) => unavailable = Some(answer.clone()),
                 Receipt::Refused(_) | Receipt::Rejected(_) | Receipt::Held => {}
             }
             if let Some(slot) = receipts.get_mut(at) {
@@ -39,14 +39,14 @@ where
     receipts
 }
 
-/// The next wave, and what its lanes have left.
-fn take(lanes: &mut VecDeque<Queue>) -> Option<(Vec<usize>, Vec<Queue>)> {
-    let count = lanes.len().min(AT_ONCE);
+/// The next round, and the remaining entries of its lanes.
+fn next_round(lanes: &mut VecDeque<Queue>) -> Option<(Vec<usize>, Vec<Queue>)> {
+    let count = lanes.len().min(IN_FLIGHT_MAX);
     let heads = lanes
         .drain(..count)
         .filter_map(|mut lane| Some((lane.pop_front()?, lane)));
-    let wave: (Vec<usize>, Vec<Queue>) = heads.unzip();
-    (!wave.0.is_empty()).then_some(wave)
+    let round: (Vec<usize>, Vec<Queue>) = heads.unzip();
+    (!round.0.is_empty()).then_some(round)
 }
 
 #[cfg(test)]
@@ -67,22 +67,22 @@ mod tests {
         keys.chars().enumerate().map(entry).collect()
     }
 
-    /// Each character of `answers` is what the entry at its place is answered when it is sent.
-    async fn check(ordering: Ordering, answers: &str, expected: &str, waves: &[&[usize]]) {
+    /// Each character of `answers` is the receipt of the entry at the same index.
+    async fn check(ordering: Ordering, answers: &str, expected: &str, rounds: &[&[usize]]) {
         let entries = entries("abaab");
         let batch = Batch {
             entries: &entries.iter().collect::<Vec<_>>(),
             ordering,
         };
         let sent = Mutex::new(Vec::new());
-        let receipts = in_waves(&batch, |wave| {
-            sent.lock().unwrap().push(wave.clone());
+        let receipts = deliver_in_rounds(&batch, |round| {
+            sent.lock().unwrap().push(round.clone());
             let answer = |at: &usize| match answers.as_bytes()[*at] {
                 b'+' => Receipt::Delivered,
                 b'?' => Receipt::Unavailable(String::new()),
                 _ => Receipt::Refused(String::new()),
             };
-            ready(wave.iter().map(answer).collect())
+            ready(round.iter().map(answer).collect())
         });
         let letter = |receipt: &Receipt| match receipt {
             Receipt::Delivered => '+',
@@ -92,7 +92,7 @@ mod tests {
         };
         let letters: String = receipts.await.iter().map(letter).collect();
         assert_eq!(letters, expected);
-        assert_eq!(*sent.lock().unwrap(), waves);
+        assert_eq!(*sent.lock().unwrap(), rounds);
     }
 
     #[tokio::test]
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_follows_a_refused_entry_on_its_lane_is_held() {
+    async fn entries_behind_a_refused_one_of_their_lane_are_held() {
         check(Ordering::Key, "++!++", "++!.+", &[&[0, 1], &[2, 4]]).await;
         check(Ordering::Strict, "+!+++", "+!...", &[&[0], &[1]]).await;
         check(Ordering::None, "++!++", "++!++", &[&[0, 1, 2, 3, 4]]).await;
     }
 
     #[tokio::test]
-    async fn nothing_more_is_sent_to_a_destination_that_is_away() {
+    async fn nothing_more_is_sent_to_an_unavailable_destination() {
         check(Ordering::Key, "+?+++", "+??..", &[&[0, 1]]).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Messages as they are on the wire: CloudEvents over AMQP, attributes as headers `cloudEvents:{name}` in binary mode.
+//! The wire format: CloudEvents over AMQP. In binary mode attributes are headers `cloudEvents:{name}`.
 
 use std::collections::BTreeMap;
 
@@ -12,55 +12,55 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::topology::{Source, routing_key};
 
-/// How we spell attributes.
-const PREFIX: &str = "cloudEvents:";
-/// How others may spell them, where a colon is not allowed.
-const OTHER_PREFIX: &str = "cloudEvents_";
-/// The attribute that has a property of its own.
+/// Header prefix of attributes in published messages.
+const ATTRIBUTE_PREFIX: &str = "cloudEvents:";
+/// Prefix of senders that cannot use a colon; accepted in received messages.
+const ALTERNATIVE_ATTRIBUTE_PREFIX: &str = "cloudEvents_";
+/// The attribute that AMQP has a property for.
 const CONTENT_TYPE: &str = "datacontenttype";
-/// Kept on disk.
+/// The delivery mode of messages that RabbitMQ writes to disk.
 const PERSISTENT: u8 = 2;
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct OutgoingMessage {
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
     pub(crate) properties: BasicProperties,
     pub(crate) body: Vec<u8>,
 }
 
-impl Parcel {
-    /// An entry, addressed to its topic and the slot of its key.
+impl OutgoingMessage {
+    /// The message of an entry, addressed to its topic and the slot of its key.
     pub(crate) fn of(entry: &Entry, topic: &str, mode: Mode) -> Result<Self> {
         let envelope = Envelope::of(entry);
         let event = &entry.event;
         let properties = BasicProperties::default()
-            .with_message_id(short(event.id.to_string())?)
-            .with_type(short(&*event.event_type)?)
+            .with_message_id(short_string(event.id.to_string())?)
+            .with_type(short_string(&*event.event_type)?)
             .with_timestamp(u64::try_from(event.occurred_at.unix_timestamp()).unwrap_or_default())
             .with_delivery_mode(PERSISTENT);
         let (properties, body) = match mode {
             Mode::Structured => (
-                properties.with_content_type(short(CLOUDEVENTS_JSON)?),
+                properties.with_content_type(short_string(CLOUDEVENTS_JSON)?),
                 envelope.to_structured(),
             ),
             Mode::Binary => (
                 properties
-                    .with_content_type(short(JSON)?)
+                    .with_content_type(short_string(JSON)?)
                     .with_headers(headers(envelope.attributes)?),
                 String::from(Box::<str>::from(envelope.data)).into_bytes(),
             ),
         };
         Ok(Self {
-            exchange: short(topic)?,
-            routing_key: short(routing_key(&event.key()))?,
+            exchange: short_string(topic)?,
+            routing_key: short_string(routing_key(&event.key()))?,
             properties,
             body,
         })
     }
 
-    /// A message to one queue, with headers besides its attributes.
+    /// A message to one queue, with additional headers and an empty body.
     pub(crate) fn to_queue(
         queue: &str,
         content_type: Option<&str>,
@@ -69,33 +69,33 @@ impl Parcel {
     ) -> Result<Self> {
         let mut table = headers(attributes.clone())?;
         for (name, value) in extra {
-            table.insert(short(*name)?, text(value.as_str()));
+            table.insert(short_string(*name)?, text(value.as_str()));
         }
         let mut properties = BasicProperties::default()
             .with_headers(table)
             .with_delivery_mode(PERSISTENT);
-        if let Some(id) = attributes.get("id").and_then(|id| short(id.as_str()).ok()) {
+        if let Some(id) = attributes.get("id").and_then(|id| short_string(id.as_str()).ok()) {
             properties = properties.with_message_id(id);
         }
         if let Some(kind) = content_type {
-            properties = properties.with_content_type(short(kind)?);
+            properties = properties.with_content_type(short_string(kind)?);
         }
         Ok(Self {
             exchange: ShortString::default(),
-            routing_key: short(queue)?,
+            routing_key: short_string(queue)?,
             properties,
             body: Vec::new(),
         })
     }
 
-    /// What the message is recognised by when it comes back.
+    /// The id that identifies the message if RabbitMQ returns it.
     pub(crate) fn id(&self) -> Option<&str> {
         self.properties.message_id().as_ref().map(ShortString::as_str)
     }
 }
 
-/// Reads a message that came from a queue; `tag` is what it is acknowledged by.
-pub(crate) fn read(delivery: Delivery, tag: u64, source: &Source) -> Message {
+/// Converts a delivery of a queue; `tag` is its mark for the acknowledgement.
+pub(crate) fn to_message(delivery: Delivery, tag: u64, source: &Source) -> Message {
     let properties = &delivery.properties;
     let content_type = properties.content_type().as_ref().map(ToString::to_string);
     let mut attributes = attributes(properties.headers().as_ref());
@@ -122,8 +122,8 @@ pub(crate) fn read(delivery: Delivery, tag: u64, source: &Source) -> Message {
     }
 }
 
-/// A name on the wire has at most 255 bytes.
-pub(crate) fn short(name: impl Into<String>) -> Result<ShortString> {
+/// Converts a name; AMQP allows at most 255 bytes.
+pub(crate) fn short_string(name: impl Into<String>) -> Result<ShortString> {
     let name = name.into();
     ShortString::try_new(name.as_str()).map_err(|source| {
         let start: String = name.chars().take(40).collect();
@@ -138,7 +138,7 @@ pub(crate) fn short(name: impl Into<String>) -> Result<ShortString> {
 fn headers(attributes: BTreeMap<String, String>) -> Result<FieldTable> {
     let mut table = FieldTable::default();
     for (name, value) in attributes.into_iter().filter(|(name, _)| name != CONTENT_TYPE) {
-        table.insert(short(format!("{PREFIX}{name}"))?, text(value));
+        table.insert(short_string(format!("{ATTRIBUTE_PREFIX}{name}"))?, text(value));
     }
     Ok(table)
 }
@@ -151,13 +151,15 @@ fn attributes(headers: Option<&FieldTable>) -> BTreeMap<String, String> {
     let pairs = headers.into_iter().flat_map(|table| table.inner());
     let read = |(name, value): (&ShortString, &AMQPValue)| {
         let name = name.as_str();
-        let name = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OTHER_PREFIX))?;
+        let name = name
+            .strip_prefix(ATTRIBUTE_PREFIX)
+            .or_else(|| name.strip_prefix(ALTERNATIVE_ATTRIBUTE_PREFIX))?;
         Some((name.to_owned(), plain(value)?))
     };
     pairs.filter_map(read).collect()
 }
 
-/// An attribute as text. CloudEvents have no lists or tables in their attributes.
+/// An attribute as text. CloudEvents attributes are never lists or tables.
 fn plain(value: &AMQPValue) -> Option<String> {
     Some(match value {
         AMQPValue::LongString(text) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_too_long_is_an_error() {
-        assert!(short("x".repeat(255)).is_ok());
-        assert!(short("x".repeat(256)).is_err());
+        assert!(short_string("x".repeat(255)).is_ok());
+        assert!(short_string("x".repeat(256)).is_err());
     }
 }
