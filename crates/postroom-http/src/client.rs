@@ -1,4 +1,4 @@
-//! The HTTP client that everything here posts with.
+//! The HTTP client of webhooks and messengers.
 
 use std::time::Duration;
 
@@ -6,56 +6,56 @@ use postroom::{Error, ErrorKind, Result};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How much of an answer is read.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of bytes that are read of a response body.
+const BODY_BYTES_MAX: u64 = 64 << 10;
 
-/// A client that waits this long for an answer, and follows no redirects.
+/// A client with this request timeout. It does not follow redirects.
 pub(crate) fn client(timeout: Duration) -> Result<Client> {
-    // Another part of the process may have chosen a provider already; either will do. The backend is named because the features
-    // of reqwest are shared: in a program whose own reqwest has native-tls, that would be the default.
+    // Keeps a crypto provider that the process has already installed. The backend is named because the features of reqwest are
+    // shared: in a program whose own reqwest has native-tls, that would be the default.
     drop(rustls::crypto::ring::default_provider().install_default());
     Client::builder()
         .tls_backend_rustls()
-        .connect_timeout(CONNECT_MAX)
+        .connect_timeout(CONNECT_TIMEOUT)
         .timeout(timeout)
         .redirect(Policy::none())
         .user_agent(concat!("postroom/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|source| Error::caused(ErrorKind::Failed, "make an HTTP client", source))
+        .map_err(|source| Error::caused(ErrorKind::Failed, "create an HTTP client", source))
 }
 
-/// An address to post to. It may hold a secret, so it is not repeated when it is wrong.
+/// Parses an address. It may contain a secret, so an error does not repeat it.
 pub(crate) fn address(text: &str) -> Result<Url> {
     let url: Url = text
         .parse()
-        .map_err(|source| Error::caused(ErrorKind::Invalid, "read an address", source))?;
+        .map_err(|source| Error::caused(ErrorKind::Invalid, "parse an address", source))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         other => Err(Error::invalid(format!(
-            "an address begins with {other}://; it must begin with http:// or https://"
+            "an address starts with {other}://; it must start with http:// or https://"
         ))),
     }
 }
 
-/// What is said when there is no answer: not the address, which may hold a secret.
-pub(crate) fn report(doing: &str, error: reqwest::Error) -> String {
+/// The error text of a request without a response. Omits the address, which may contain a secret.
+pub(crate) fn error_text(doing: &str, error: reqwest::Error) -> String {
     Error::caused(ErrorKind::Unavailable, doing, error.without_url()).report()
 }
 
-/// The beginning of an answer's body, for whoever asks why something was refused. Servers like to say which address or key they
-/// do not know: the `secrets` are cut out.
-pub(crate) async fn read(mut answer: Response, secrets: &[&str]) -> String {
+/// Reads the start of a response body for the error text. Removes the `secrets`, because servers often repeat an unknown address
+/// or key.
+pub(crate) async fn read_body(mut response: Response, secrets: &[&str]) -> String {
     let mut body = Vec::new();
-    while (body.len() as u64) < ANSWER_BYTES_MAX {
-        match answer.chunk().await {
+    while (body.len() as u64) < BODY_BYTES_MAX {
+        match response.chunk().await {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) | Err(_) => break,
         }
     }
-    let said = String::from_utf8_lossy(&body).into_owned();
+    let text = String::from_utf8_lossy(&body).into_owned();
     let secrets = secrets.iter().filter(|secret| !matches!(**secret, "" | "/"));
-    secrets.fold(said, |said, secret| said.replace(secret, "…"))
+    secrets.fold(text, |text, secret| text.replace(secret, "…"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What Postroom posts over HTTP: each event as a CloudEvent, signed as Standard Webhooks say; alerts to Slack and PagerDuty.
+//! Sends events and alerts over HTTP: events as CloudEvents with Standard Webhooks signatures, alerts to Slack and PagerDuty.
 
-mod answer;
 mod client;
 mod messenger;
+mod response;
 mod signature;
 mod webhook;
 

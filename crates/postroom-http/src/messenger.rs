@@ -1,6 +1,6 @@
 //! Messengers over HTTP: a Slack-compatible incoming webhook, and PagerDuty's Events API v2.
 //!
-//! The address of the one and the key of the other are secrets: neither is shown, logged or said in a reply.
+//! Slack's address and PagerDuty's key are secrets: `Debug` output, logs and replies do not contain them.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::answer::reply;
-use crate::client::{address, client, read, report};
+use crate::client::{address, client, error_text, read_body};
+use crate::response::reply;
 
-/// An answer that takes longer counts as none.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// What PagerDuty takes of a summary.
+/// Timeout of a request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// PagerDuty's limit of a summary.
 const SUMMARY_CHARS_MAX: usize = 1024;
 
-/// Posts a line of text to an incoming webhook of Slack, or of whatever takes the same.
+/// Posts a text message to an incoming webhook of Slack or a compatible service.
 #[derive(Clone)]
 pub struct Slack {
     client: Client,
@@ -30,10 +30,10 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// Posts to this address, which is a secret.
+    /// Posts to this secret address.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self {
-            client: client(ANSWER_MAX)?,
+            client: client(RESPONSE_TIMEOUT)?,
             url: address(url)?,
         })
     }
@@ -63,13 +63,13 @@ pub struct PagerDuty {
 }
 
 impl PagerDuty {
-    /// Where events go, unless one is told of another region.
+    /// The default address; other regions have other ones.
     pub const URL: &str = "https://events.pagerduty.com/v2/enqueue";
 
-    /// Posts to this address with the key of an integration, which is a secret; `source` says which machine is concerned.
+    /// Posts to this address with the secret key of an integration; `source` names the affected machine.
     pub fn new(url: &str, routing_key: impl Into<String>, source: impl Into<String>) -> Result<Self> {
         Ok(Self {
-            client: client(ANSWER_MAX)?,
+            client: client(RESPONSE_TIMEOUT)?,
             url: address(url)?,
             routing_key: routing_key.into(),
             source: source.into(),
@@ -94,7 +94,7 @@ impl PagerDuty {
                 "summary": summary,
                 "source": source,
                 "severity": "critical",
-                "timestamp": shown(notice.since),
+                "timestamp": rfc3339(notice.since),
                 "custom_details": { "next": next },
             },
         })
@@ -114,42 +114,49 @@ impl Messenger for PagerDuty {
     }
 }
 
-/// Posts a notice; the `secret` is in no reply.
+/// Posts a notice. The reply does not contain the `secret`.
 async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
     let request = client
         .post(url.clone())
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string());
     match request.send().await {
-        Ok(answer) => {
-            let (status, after) = (answer.status(), retry_after(&answer));
-            reply(status, after, &read(answer, &[secret]).await)
+        Ok(response) => {
+            let (status, after) = (response.status(), retry_after(&response));
+            reply(status, after, &read_body(response, &[secret]).await)
         }
         Err(error) => Reply::Later {
-            says: report("post a notice", error),
+            says: error_text("post a notice", error),
             after: None,
         },
     }
 }
 
-/// How many seconds they ask for.
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+/// The delay in the header `Retry-After`, if it is a number of seconds.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response
+        .headers()
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }
 
 fn text(notice: &Notice) -> String {
     let Notice { rule, says, next, .. } = notice;
-    let since = shown(notice.since);
+    let since = rfc3339(notice.since);
     let text = match notice.turn {
         Turn::Began => format!("*{rule}* began at {since}: {says}.\nNext: {next}"),
         Turn::Ended => format!("*{rule}* is over. It began at {since}."),
     };
-    // What Slack would take for a link or a mention.
+    // Escapes the characters of Slack's links and mentions.
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn shown(at: OffsetDateTime) -> String {
+fn rfc3339(at: OffsetDateTime) -> String {
     let seconds = at.replace_nanosecond(0).unwrap_or(at);
     seconds.format(&Rfc3339).unwrap_or_default()
 }

@@ -9,12 +9,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use postroom::{Error, Result};
 use sha2::Sha256;
 
-/// What every secret begins with.
+/// Prefix of every secret.
 const PREFIX: &str = "whsec_";
-/// How many random bytes a secret holds.
+/// Number of random bytes in a secret.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret shared with the receiver. Never shown.
+/// A secret shared with the receiver. `Debug` does not print it.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The header `webhook-signature`: one signature per secret, so that a secret can be changed while both are known.
+/// The value of the header `webhook-signature`: one signature per secret, so that secrets can be rotated.
 pub(crate) fn sign(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<String> = secrets
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn sign(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) ->
 }
 
 fn sign_one(secret: &Secret, id: &str, timestamp: i64, body: &[u8]) -> String {
-    // A key of any length is a key: this cannot fail.
+    // HMAC accepts keys of any length: this cannot fail.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&secret.0) else {
         return String::new();
     };
@@ -66,9 +66,9 @@ fn sign_one(secret: &Secret, id: &str, timestamp: i64, body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The key, message and signature that the specification prints as its example.
+    /// The example of the specification.
     #[test]
-    fn the_example_of_the_specification_is_signed_alike() {
+    fn the_example_of_the_specification_has_the_same_signature() {
         let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
         let body = br#"{"test": 2432232314}"#;
         assert_eq!(

@@ -9,18 +9,18 @@ use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result, clock
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-use crate::answer::judge;
-use crate::client::{address, client, read, report};
+use crate::client::{address, client, error_text, read_body};
+use crate::response::receipt;
 use crate::signature::{Secret, sign};
 
 const DOING: &str = "post the event";
-/// Requests under way at once, each of another lane.
-const AT_ONCE: usize = 32;
+/// Maximum number of requests in flight, each of another lane.
+const REQUESTS_MAX: usize = 32;
 
-/// Posts events as CloudEvents, in order by lane. With secrets, each request is signed as Standard Webhooks say: `webhook-id` is
-/// the event's id and the same on every attempt, so that receivers can drop what they have had.
+/// Posts events as CloudEvents, in order within each lane. With secrets, each request has a Standard Webhooks signature. The header
+/// `webhook-id` is the event's id, equal in all attempts, so that receivers can drop duplicates.
 ///
-/// The address may hold a secret: it is neither shown nor in a receipt.
+/// The address may contain a secret: `Debug` output and receipts do not contain it.
 #[derive(Clone)]
 pub struct Webhook {
     client: Client,
@@ -30,7 +30,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Posts to this address; an answer that takes longer than `timeout` counts as none.
+    /// Posts to this address. `timeout` limits each request.
     pub fn new(url: &str, mode: Mode, secrets: Vec<Secret>, timeout: Duration) -> Result<Self> {
         Ok(Self {
             client: client(timeout)?,
@@ -50,33 +50,33 @@ impl Webhook {
             self.sign(&mut headers, &entry.event.id.to_string(), &body);
         }
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
-        let once_more = request.try_clone();
-        let answer = match (request.send().await, once_more) {
-            // On a connection that was kept and is closed meanwhile: that says nothing about the event, and is no attempt.
-            (Err(error), Some(request)) if is_cut(&error) => request.send().await,
-            (answer, _) => answer,
+        let retry = request.try_clone();
+        let response = match (request.send().await, retry) {
+            // The server has closed a kept-alive connection. This does not concern the event: retry within the same attempt.
+            (Err(error), Some(request)) if is_disconnected(&error) => request.send().await,
+            (response, _) => response,
         };
-        match answer {
-            Ok(answer) => {
-                let status = answer.status();
+        match response {
+            Ok(response) => {
+                let status = response.status();
                 let secrets = [self.url.query().unwrap_or_default(), self.url.path()];
-                judge(status, &read(answer, &secrets).await)
+                receipt(status, &read_body(response, &secrets).await)
             }
-            Err(error) if error.is_connect() => Receipt::Unavailable(report(DOING, error)),
-            Err(error) => Receipt::Refused(report(DOING, error)),
+            Err(error) if error.is_connect() => Receipt::Unavailable(error_text(DOING, error)),
+            Err(error) => Receipt::Refused(error_text(DOING, error)),
         }
     }
 
     fn sign(&self, headers: &mut HeaderMap, id: &str, body: &[u8]) {
         let timestamp = clock::now().unix_timestamp();
         let signature = sign(&self.secrets, id, timestamp, body);
-        let ours = [
+        let signed = [
             ("webhook-id", id.to_owned()),
             ("webhook-timestamp", timestamp.to_string()),
             ("webhook-signature", signature),
         ];
-        for (name, value) in ours {
-            put(headers, name, &value);
+        for (name, value) in signed {
+            insert_header(headers, name, &value);
         }
     }
 }
@@ -94,38 +94,38 @@ impl Destination for Webhook {
             Some(entry) => self.post(entry).await,
             None => Receipt::Held,
         };
-        batch.in_lanes(AT_ONCE, post).await
+        batch.in_lanes(REQUESTS_MAX, post).await
     }
 }
 
-fn is_cut(error: &reqwest::Error) -> bool {
+fn is_disconnected(error: &reqwest::Error) -> bool {
     error.is_request() && !error.is_connect() && !error.is_timeout()
 }
 
 fn content_type(kind: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    put(&mut headers, CONTENT_TYPE.as_str(), kind);
+    insert_header(&mut headers, CONTENT_TYPE.as_str(), kind);
     headers
 }
 
-/// Binary mode: an attribute is the header `ce-` and its name, its value percent-encoded.
+/// Headers of binary mode: each attribute is a header `ce-{name}` with a percent-encoded value.
 fn attributes(envelope: &Envelope) -> HeaderMap {
     let mut headers = content_type(JSON);
     for (name, value) in &envelope.attributes {
         if name != "datacontenttype" {
-            put(&mut headers, &format!("ce-{name}"), &percent_encode(value));
+            insert_header(&mut headers, &format!("ce-{name}"), &percent_encode(value));
         }
     }
     headers
 }
 
-fn put(headers: &mut HeaderMap, name: &str, value: &str) {
+fn insert_header(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
         headers.insert(name, value);
     }
 }
 
-/// Printable ASCII stays, but for space, quote and percent, as the HTTP binding of CloudEvents says.
+/// Encodes all bytes except printable ASCII, and also space, quote and percent, as the HTTP binding of CloudEvents requires.
 fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

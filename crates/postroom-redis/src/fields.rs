@@ -1,4 +1,4 @@
-//! How an event is spelled in an entry of a stream: a field per CloudEvents attribute beside `data`, or all in `data`.
+//! The fields of a stream entry: in binary mode `data` and one field per CloudEvents attribute, in structured mode all in `data`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,24 +7,24 @@ use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
 use postroom::{Entry, Envelope, Letter, Mode};
 use redis::Cmd;
 
-/// Attributes stand in fields of this prefix.
-const PREFIX: &str = "ce_";
-/// The attribute that is the media type of the body, and the field that holds it.
+/// Field prefix of attributes.
+const ATTRIBUTE_PREFIX: &str = "ce_";
+/// The attribute with the media type of the body, and its field.
 const DATA_CONTENT_TYPE: &str = "datacontenttype";
 const CONTENT_TYPE: &str = "content-type";
 const DATA: &str = "data";
-/// A script cannot pass on arbitrarily many fields: an event with more attributes goes in structured mode.
+/// A script can pass only a limited number of fields. An event with more attributes is written in structured mode.
 const ATTRIBUTES_MAX: usize = 1_000;
 
-/// Fields and values of an entry of a stream.
+/// Fields and values of a stream entry.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    /// Without their prefix.
+    /// Names are without prefix.
     attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     content_type: &'a str,
     data: Cow<'a, [u8]>,
-    /// What else there is to say.
-    about: Vec<(&'static str, Cow<'a, str>)>,
+    /// Additional fields of a dead letter.
+    extra: Vec<(&'static str, Cow<'a, str>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -33,44 +33,44 @@ impl<'a> Fields<'a> {
         content_type: &'a str,
         data: impl Into<Cow<'a, [u8]>>,
     ) -> Self {
-        let beside = attributes.filter(|(name, _)| *name != DATA_CONTENT_TYPE);
-        let beside = beside.map(|(name, value)| (name.into(), value));
+        let others = attributes.filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+        let others = others.map(|(name, value)| (name.into(), value));
         Self {
-            attributes: beside.take(ATTRIBUTES_MAX).collect(),
+            attributes: others.take(ATTRIBUTES_MAX).collect(),
             content_type,
             data: data.into(),
-            about: Vec::new(),
+            extra: Vec::new(),
         }
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     pub(crate) fn len(&self) -> usize {
-        self.attributes.len() + 2 + self.about.len()
+        self.attributes.len() + 2 + self.extra.len()
     }
 
-    /// About how many bytes they have.
+    /// Approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let attributes = self.attributes.iter().map(|(name, value)| name.len() + value.len());
-        attributes.sum::<usize>() + self.len() * PREFIX.len() + CONTENT_TYPE.len() * 2 + self.data.len()
+        attributes.sum::<usize>() + self.len() * ATTRIBUTE_PREFIX.len() + CONTENT_TYPE.len() * 2 + self.data.len()
     }
 
-    /// Adds names and values in turn to a command.
+    /// Appends names and values alternately to a command.
     pub(crate) fn write(&self, command: &mut Cmd) {
-        let mut field = PREFIX.to_owned();
+        let mut field = ATTRIBUTE_PREFIX.to_owned();
         for (name, value) in &self.attributes {
-            field.truncate(PREFIX.len());
+            field.truncate(ATTRIBUTE_PREFIX.len());
             field.push_str(name);
             command.arg(&field).arg(value.as_ref());
         }
         command.arg(CONTENT_TYPE).arg(self.content_type);
         command.arg(DATA).arg(self.data.as_ref());
-        for (name, value) in &self.about {
+        for (name, value) in &self.extra {
             command.arg(*name).arg(value.as_ref());
         }
     }
 }
 
-/// What is written for an entry of the outbox.
+/// The fields of an outbox entry.
 pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
     if mode == Mode::Binary {
         let attributes: Vec<_> = envelope::attributes(entry).collect();
@@ -85,10 +85,10 @@ pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
     )
 }
 
-/// What is written for a dead letter.
+/// The fields of a dead letter.
 pub(crate) fn of_letter(letter: &Letter) -> Fields<'_> {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
-    let about = vec![
+    let extra = vec![
         ("postroom-origin-topic", letter.origin.topic.as_str().into()),
         ("postroom-origin-place", letter.origin.place.as_str().into()),
         ("postroom-group", letter.group.as_str().into()),
@@ -98,10 +98,10 @@ pub(crate) fn of_letter(letter: &Letter) -> Fields<'_> {
     let attributes = letter.attributes.iter();
     let attributes = attributes.map(|(name, value)| (name.as_str(), value.into()));
     let fields = Fields::new(attributes, content_type, letter.body.as_slice());
-    Fields { about, ..fields }
+    Fields { extra, ..fields }
 }
 
-/// What was read: the media type, the attributes, the body. Fields of other names are nobody's.
+/// The content of a stream entry. Other fields are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) content_type: Option<String>,
@@ -110,7 +110,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Reads fields and values in turn, as the server sends them.
+    /// Parses alternating names and values, the format of the server.
     pub(crate) fn read(flat: Vec<Vec<u8>>) -> Self {
         let mut content = Self::default();
         let mut flat = flat.into_iter();
@@ -120,7 +120,7 @@ impl Content {
                 b"data" => content.body = value,
                 b"content-type" => content.content_type = Some(text(&value)),
                 name => {
-                    let attribute = name.strip_prefix(PREFIX.as_bytes()).map(text);
+                    let attribute = name.strip_prefix(ATTRIBUTE_PREFIX.as_bytes()).map(text);
                     content.attributes.extend(attribute.map(|name| (name, text(&value))));
                 }
             }

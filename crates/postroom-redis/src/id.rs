@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use postroom::{Error, Result};
 
-/// Milliseconds, and a number among those of one millisecond.
+/// A time in milliseconds and a sequence number within the millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(u64, u64);
 
 impl Id {
-    /// The one just before.
+    /// The largest id below this one.
     pub(crate) fn before(self) -> Self {
         match self {
             Self(ms, 0) => Self(ms.saturating_sub(1), u64::MAX),

@@ -1,4 +1,4 @@
-//! A member of a group: hands out entries of the partitions it holds, and settles them.
+//! A member of a consumer group: fetches entries of its leased partitions, and acknowledges or returns them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,41 +12,42 @@ use redis::aio::MultiplexedConnection;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use crate::broker::Core;
-use crate::holding::{Cursor, Held, Holding, Place};
+use crate::assignment::{Assignment, Cursor, LeasedPartition, TopicPartition};
+use crate::broker::Shared;
+use crate::connection::{connect, failed};
 use crate::id::Id;
-use crate::keeper::Desk;
-use crate::link::{connect, failed};
+use crate::lease_keeper::MemberState;
 use crate::names;
 use crate::script::{self, Call};
 
-/// So long the server lets one call wait for news.
-const BLOCK: Duration = Duration::from_secs(5);
+/// Timeout of a blocking read on the server.
+const BLOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A member. Dropping it gives back what it holds.
+/// A member of a group. Dropping it releases its leases.
 #[derive(Debug)]
 pub(crate) struct Member {
-    desk: Arc<Desk>,
-    /// Where it waits for news. Taken out while it waits, so that a wait which is given up is ended on the server too.
-    waiting: Option<Waiting>,
-    /// Which partition and topic come first next time.
-    turn: usize,
+    state: Arc<MemberState>,
+    /// The connection of the blocking read. It is taken out during the read: if the future is dropped, the connection closes and
+    /// the server ends the read.
+    blocking: Option<BlockingConnection>,
+    /// Rotates the topic and the partition that are read first.
+    rotation: usize,
     _keeper: DropGuard,
 }
 
-/// Entries by partition.
-type Sorted = BTreeMap<Place, (Held, Vec<Id>)>;
+/// Entry ids by partition.
+type IdsByPartition = BTreeMap<TopicPartition, (LeasedPartition, Vec<Id>)>;
 
-struct Waiting(MultiplexedConnection);
+struct BlockingConnection(MultiplexedConnection);
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for BlockingConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waiting")
+        f.write_str("BlockingConnection")
     }
 }
 
 impl Member {
-    pub(crate) async fn join(core: &Arc<Core>, group: &str, topics: &[String], start: Start) -> Result<Self> {
+    pub(crate) async fn join(shared: &Arc<Shared>, group: &str, topics: &[String], start: Start) -> Result<Self> {
         let begin = match start {
             Start::Beginning => "0",
             Start::Head => "$",
@@ -54,37 +55,40 @@ impl Member {
         let mut known = Vec::with_capacity(topics.len());
         for topic in topics {
             names::check(topic)?;
-            let partitions = core.partitions(topic, core.options.partitions).await?;
-            core.make_group(topic, partitions, group, begin).await?;
+            let partitions = shared.partitions(topic, shared.options.partitions).await?;
+            shared.create_group(topic, partitions, group, begin).await?;
             known.push((topic.clone(), partitions));
         }
-        let desk = Arc::new(Desk {
-            core: Arc::clone(core),
+        let state = Arc::new(MemberState {
+            shared: Arc::clone(shared),
             member: Uuid::now_v7().to_string(),
             group: group.to_owned(),
             topics: known,
-            holding: Holding::default(),
+            assignment: Assignment::default(),
             changed: tokio::sync::Notify::new(),
-            trouble: std::sync::Mutex::default(),
+            renewal_error: std::sync::Mutex::default(),
         });
         let stop = CancellationToken::new();
         let keeper = stop.clone().drop_guard();
-        desk.renew().await?;
-        core.tasks.spawn(Arc::clone(&desk).keep(stop));
+        state.renew().await?;
+        shared.tasks.spawn(Arc::clone(&state).keep_leases(stop));
         Ok(Self {
-            desk,
-            waiting: None,
-            turn: 0,
+            state,
+            blocking: None,
+            rotation: 0,
             _keeper: keeper,
         })
     }
 
-    /// Takes what is there. Nothing is awaited after the first messages: they cannot be lost to a caller that gives up.
+    /// Fetches available entries. There is no await after the first messages, so a dropped future cannot lose them.
     async fn fetch(&mut self, max: usize) -> Result<Vec<Message>> {
-        self.turn = self.turn.wrapping_add(1);
-        let count = self.desk.topics.len();
+        self.rotation = self.rotation.wrapping_add(1);
+        let count = self.state.topics.len();
         for step in 0..count {
-            let messages = self.desk.fetch((self.turn + step) % count, self.turn, max).await?;
+            let messages = self
+                .state
+                .fetch((self.rotation + step) % count, self.rotation, max)
+                .await?;
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -92,13 +96,13 @@ impl Member {
         Ok(Vec::new())
     }
 
-    /// Waits until there is news in a partition that is held.
+    /// Waits until a leased partition has new entries.
     async fn wait(&mut self) -> Result<()> {
-        const DOING: &str = "wait for news from Redis";
-        let mut held = self.desk.holding.all();
-        held.retain(|(_, held)| !held.is_leaving);
+        const DOING: &str = "wait for entries in Redis";
+        let mut held = self.state.assignment.all();
+        held.retain(|(_, held)| !held.is_releasing);
         if held.is_empty() {
-            return std::future::pending().await; // until something is taken
+            return std::future::pending().await; // until `changed` signals new leases
         }
         if held.iter().any(|(_, held)| held.cursor != Cursor::New) {
             return Ok(());
@@ -107,70 +111,70 @@ impl Member {
         read.arg("COUNT")
             .arg(1)
             .arg("BLOCK")
-            .arg(BLOCK.as_millis().to_string())
+            .arg(BLOCK_TIMEOUT.as_millis().to_string())
             .arg("STREAMS");
         for (place, _) in &held {
-            read.arg(self.desk.names_of(*place).1);
+            read.arg(self.state.names_of(*place).1);
         }
         for (_, held) in &held {
             read.arg(held.seen.to_string());
         }
-        let (core, limit) = (&self.desk.core, self.desk.core.options.timeout);
-        let mut connection = match self.waiting.take() {
-            Some(waiting) => waiting.0,
-            None => connect(&core.client, DOING, limit, BLOCK + limit).await?,
+        let (shared, limit) = (&self.state.shared, self.state.shared.options.timeout);
+        let mut connection = match self.blocking.take() {
+            Some(blocking) => blocking.0,
+            None => connect(&shared.client, DOING, limit, BLOCK_TIMEOUT + limit).await?,
         };
         let answer = read.query_async::<Value>(&mut connection).await;
         answer.map_err(|error| failed(DOING, error))?;
-        self.waiting = Some(Waiting(connection));
+        self.blocking = Some(BlockingConnection(connection));
         Ok(())
     }
 
-    /// Marks by partition, and whether all of them are of entries that are handed out.
-    fn sort(&self, marks: &[Mark]) -> (Sorted, bool) {
-        let all = self.desk.holding.lock();
-        let mut sorted = Sorted::new();
-        let mut is_all = true;
+    /// The ids of these marks by partition, and whether all of them are in flight.
+    fn ids_by_partition(&self, marks: &[Mark]) -> (IdsByPartition, bool) {
+        let all = self.state.assignment.lock();
+        let mut by_partition = IdsByPartition::new();
+        let mut is_complete = true;
         for mark in marks {
-            let found = self.place(mark).and_then(|(place, id)| {
-                let held = all.get(&place).filter(|held| held.out.contains(&id))?;
+            let found = self.locate(mark).and_then(|(place, id)| {
+                let held = all.get(&place).filter(|held| held.in_flight.contains(&id))?;
                 Some((place, held, id))
             });
             match found {
                 Some((place, held, id)) => {
-                    sorted
+                    by_partition
                         .entry(place)
                         .or_insert_with(|| (held.clone(), Vec::new()))
                         .1
                         .push(id);
                 }
-                None => is_all = false,
+                None => is_complete = false,
             }
         }
-        (sorted, is_all)
+        (by_partition, is_complete)
     }
 
-    fn place(&self, mark: &Mark) -> Option<(Place, Id)> {
+    fn locate(&self, mark: &Mark) -> Option<(TopicPartition, Id)> {
         let Mark::Id { topic, id } = mark else {
             return None;
         };
         let (partition, id) = id.split_once('/')?;
-        let at = self.desk.topics.iter().position(|(name, _)| name == topic)?;
+        let at = self.state.topics.iter().position(|(name, _)| name == topic)?;
         Some(((at, partition.parse().ok()?), id.parse().ok()?))
     }
 
-    /// Acknowledges entries of one partition; whether it was still held.
-    async fn ack_of(&self, place: Place, held: &Held, ids: &[Id]) -> Result<bool> {
-        let (topic, stream) = self.desk.names_of(place);
+    /// Acknowledges entries of one partition. Returns whether the lease was still valid.
+    async fn ack_of(&self, place: TopicPartition, held: &LeasedPartition, ids: &[Id]) -> Result<bool> {
+        let (topic, stream) = self.state.names_of(place);
         let texts: Vec<String> = ids.iter().map(Id::to_string).collect();
-        let call = Call::on(&script::ACK, &[self.desk.leases(topic), stream])
-            .arg(&self.desk.group)
+        let call = Call::on(&script::ACK, &[self.state.leases(topic), stream])
+            .arg(&self.state.group)
             .arg(place.1)
             .arg(&held.token)
             .arg(texts);
-        let is_held = self.desk.core.link.call("acknowledge in Redis", call).await?;
+        let is_held = self.state.shared.connection.call("acknowledge in Redis", call).await?;
         if is_held {
-            self.desk.holding.settled(place, &held.token, ids);
+            self.state.assignment.acknowledged(place, &held.token, ids);
         }
         Ok(is_held)
     }
@@ -179,43 +183,45 @@ impl Member {
 #[async_trait]
 impl Subscription for Member {
     async fn next(&mut self, max: usize) -> Result<Vec<Message>> {
-        let desk = Arc::clone(&self.desk);
+        let state = Arc::clone(&self.state);
         loop {
-            let changed = desk.changed.notified();
+            let changed = state.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            desk.check()?;
+            state.check_renewal()?;
             let messages = self.fetch(max.max(1)).await?;
             if !messages.is_empty() {
                 return Ok(messages);
             }
             tokio::select! {
                 () = changed => {}
-                news = self.wait() => news?,
+                waited = self.wait() => waited?,
             }
         }
     }
 
     async fn ack(&mut self, done: &[Mark]) -> Result<()> {
-        let (sorted, mut is_whole) = self.sort(done);
-        let acks = sorted.iter().map(|(place, (held, ids))| self.ack_of(*place, held, ids));
+        let (by_partition, mut is_complete) = self.ids_by_partition(done);
+        let acks = by_partition
+            .iter()
+            .map(|(place, (held, ids))| self.ack_of(*place, held, ids));
         for is_held in join_all(acks).await {
-            is_whole &= is_held?;
+            is_complete &= is_held?;
         }
-        if is_whole {
+        if is_complete {
             return Ok(());
         }
         Err(Error::new(
             ErrorKind::Conflict,
-            "acknowledge in Redis: the partition was lost to another member, which gets the entries again",
+            "acknowledge in Redis: the lease of the partition was lost to another member, which receives the entries again",
         ))
     }
 
-    /// Nobody else is told: they stay this member's, which hands them out again.
+    /// Only local: the entries stay pending for this member, which fetches them again.
     async fn nack(&mut self, back: &[Mark]) -> Result<()> {
-        let (sorted, _lost_anyway) = self.sort(back);
-        for (place, (_, ids)) in sorted {
-            self.desk.holding.given_back(place, &ids);
+        let (by_partition, _lost_anyway) = self.ids_by_partition(back);
+        for (place, (_, ids)) in by_partition {
+            self.state.assignment.rewind(place, &ids);
         }
         Ok(())
     }

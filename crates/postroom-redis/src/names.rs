@@ -1,13 +1,12 @@
-//! The names of keys.
+//! The names of keys in Redis.
 //!
-//! All keys of a topic carry its name as their hash tag, so that in a cluster they lie on one node: a script adds a batch
-//! to several partitions in one step, buries and acknowledges in one step, and one call waits on all partitions. Topics
-//! spread over the nodes; partitions are there for the members of a group, not for the server, whose one node takes more
-//! than a topic brings. A topic that outgrows a node is cut into several (`app.{type}`).
+//! All keys of a topic use its name as hash tag, so in a cluster they are on one node: a script can add a batch to several
+//! partitions, and one blocking read covers all partitions. Topics are distributed over the nodes. Partitions only distribute
+//! the work of a topic over the members of a group. Split a topic that exceeds the capacity of a node (`app.{type}`).
 
 use postroom::{Error, Result};
 
-/// How keys are named on this server.
+/// Builds the names of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     prefix: String,
@@ -17,7 +16,7 @@ impl Names {
     pub(crate) fn new(prefix: &str) -> Result<Self> {
         if prefix.contains(['{', '}']) {
             return Err(Error::invalid(format!(
-                "the prefix {prefix:?} has braces; they mark what stays together in a cluster"
+                "the prefix {prefix:?} contains braces; Redis reserves them for hash tags"
             )));
         }
         Ok(Self {
@@ -35,26 +34,28 @@ impl Names {
         (0..partitions).map(|partition| self.stream(topic, partition)).collect()
     }
 
-    /// Where dead letters of a topic are kept.
+    /// The stream of a topic's dead letters.
     pub(crate) fn dead(&self, topic: &str) -> String {
         format!("{}{{{topic}}}:dead", self.prefix)
     }
 
-    /// How many partitions a topic has.
+    /// The key with the number of partitions of a topic.
     pub(crate) fn partitions(&self, topic: &str) -> String {
         format!("{}{{{topic}}}:partitions", self.prefix)
     }
 
-    /// Who in a group works which partition of a topic.
+    /// The hash with the leases of a group on a topic.
     pub(crate) fn leases(&self, topic: &str, group: &str) -> String {
         format!("{}{{{topic}}}:leases:{group}", self.prefix)
     }
 }
 
-/// Whether a name can be a hash tag.
+/// Checks that a topic can be a hash tag.
 pub(crate) fn check(topic: &str) -> Result<()> {
     if topic.is_empty() || topic.contains(['{', '}']) {
-        return Err(Error::invalid(format!("the topic {topic:?} is empty or has braces")));
+        return Err(Error::invalid(format!(
+            "the topic {topic:?} is empty or contains braces"
+        )));
     }
     Ok(())
 }

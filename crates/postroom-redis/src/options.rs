@@ -1,32 +1,31 @@
-//! What can be chosen about the broker.
+//! Options of the broker.
 
 use std::time::Duration;
 
 use postroom::Tls;
 
-/// How the broker uses its server.
+/// Options of the broker, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What every key begins with, so that programs can share a server: `postroom:`. It holds no braces.
+    /// Prefix of every key, so that programs can share a server: `postroom:`. It must not contain braces.
     pub prefix: String,
-    /// Partitions of a topic that is new: 4. So many members of a group can work it side by side. A topic keeps the
-    /// number it was made with, because another number would send keys elsewhere.
+    /// Number of partitions of a new topic: 4. It limits how many members of a group process the topic in parallel. A topic keeps
+    /// its number, because another number would map keys to other partitions.
     pub partitions: u16,
-    /// How long a partition stays with a member that says nothing more: 15 s. It is renewed every third of it.
+    /// Duration of a lease on a partition: 15 s. A member renews it after a third of this time.
     pub lease: Duration,
-    /// No step over the network takes longer: 5 s.
+    /// Timeout of a request: 5 s.
     pub timeout: Duration,
-    /// So often may an entry be delivered to members that then die before it is given up, to become a dead letter: 20.
-    /// None: for ever.
+    /// After this many deliveries to members that crash, an entry becomes a dead letter: 20. `None`: no limit.
     pub deliveries_max: Option<u32>,
-    /// Entries younger than this are kept although every group has acknowledged them: 1 h. A new group can begin there.
+    /// Minimum age of trimmed entries: 1 h. Younger ones stay for new groups, even if every group has acknowledged them.
     pub keep: Duration,
-    /// Streams longer than this lose their oldest entries, **also unread ones**: none. It also bounds topics that no
-    /// group reads, which are otherwise never trimmed.
+    /// Maximum length of a stream: none. A longer stream loses its oldest entries, **also unread ones**. This also limits topics
+    /// without groups, which are otherwise never trimmed.
     pub length_max: Option<u64>,
-    /// So many replicas must have an entry before it counts as delivered: 0.
+    /// Number of replicas that must have an entry before it counts as delivered: 0.
     pub replicas: u32,
-    /// Whom to trust at `rediss://…`: the system's authorities.
+    /// Certificates for `rediss://…`: the system's authorities.
     pub tls: Tls,
 }
 

@@ -1,37 +1,37 @@
-//! What is done on the server in one step. Each script says beside its text what it takes and answers.
+//! Lua scripts, each executed atomically on the server. Each file documents its keys, arguments and result.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script, ToRedisArgs};
 
-pub(crate) static PUBLISH: Text = Text::new(|| include_str!("lua/publish.lua").into());
-pub(crate) static GROUP: Text = Text::new(|| include_str!("lua/group.lua").into());
-pub(crate) static KEEP: Text = Text::new(|| include_str!("lua/keep.lua").into());
-pub(crate) static FETCH: Text = Text::new(|| include_str!("lua/fetch.lua").into());
-pub(crate) static ACK: Text = Text::new(|| include_str!("lua/ack.lua").into());
-pub(crate) static LEAVE: Text = Text::new(|| include_str!("lua/leave.lua").into());
-pub(crate) static TRIM: Text = Text::new(|| include_str!("lua/trim.lua").into());
-pub(crate) static BURY: Text = Text::new(|| include_str!("lua/bury.lua").into());
-pub(crate) static LAG: Text = Text::new(|| include_str!("lua/lag.lua").into());
+pub(crate) static PUBLISH: LazyScript = LazyScript::new(|| include_str!("lua/publish.lua").into());
+pub(crate) static GROUP: LazyScript = LazyScript::new(|| include_str!("lua/group.lua").into());
+pub(crate) static RENEW: LazyScript = LazyScript::new(|| include_str!("lua/renew.lua").into());
+pub(crate) static FETCH: LazyScript = LazyScript::new(|| include_str!("lua/fetch.lua").into());
+pub(crate) static ACK: LazyScript = LazyScript::new(|| include_str!("lua/ack.lua").into());
+pub(crate) static RELEASE: LazyScript = LazyScript::new(|| include_str!("lua/release.lua").into());
+pub(crate) static TRIM: LazyScript = LazyScript::new(|| include_str!("lua/trim.lua").into());
+pub(crate) static BURY: LazyScript = LazyScript::new(|| include_str!("lua/bury.lua").into());
+pub(crate) static LAG: LazyScript = LazyScript::new(|| include_str!("lua/lag.lua").into());
 
-pub(crate) type Text = LazyLock<Hashed>;
+pub(crate) type LazyScript = LazyLock<HashedScript>;
 
-/// A script, which the server knows by its hash.
+/// A script with its hash, by which the server identifies it.
 #[derive(Debug)]
-pub(crate) struct Hashed {
+pub(crate) struct HashedScript {
     code: &'static str,
     hash: String,
 }
 
-impl From<&'static str> for Hashed {
+impl From<&'static str> for HashedScript {
     fn from(code: &'static str) -> Self {
         let hash = Script::new(code).get_hash().to_owned();
         Self { code, hash }
     }
 }
 
-impl Hashed {
-    /// Makes the server know it.
+impl HashedScript {
+    /// The command that loads the script into the server.
     pub(crate) fn load(&self) -> Cmd {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(self.code);
@@ -39,22 +39,22 @@ impl Hashed {
     }
 }
 
-/// A script with what it is called with.
+/// A script call with its keys and arguments.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) script: &'static Hashed,
+    pub(crate) script: &'static HashedScript,
     pub(crate) command: Cmd,
 }
 
 impl Call {
     /// Calls a script on these keys.
-    pub(crate) fn on(script: &'static Hashed, keys: &[String]) -> Self {
+    pub(crate) fn on(script: &'static HashedScript, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&script.hash).arg(keys.len()).arg(keys);
         Self { script, command }
     }
 
-    /// With one more argument, or several.
+    /// Appends one or several arguments.
     pub(crate) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         self.command.arg(argument);
         self

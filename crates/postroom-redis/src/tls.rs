@@ -1,4 +1,4 @@
-//! A client of the driver for an address, encrypted if the address says so.
+//! Creates the driver's client for an address, with TLS for `rediss://`.
 
 use postroom::{Error, ErrorKind, Result, Tls};
 use redis::{Client, ClientTlsConfig, IntoConnectionInfo as _, RedisError, TlsCertificates};
@@ -11,7 +11,7 @@ pub(crate) fn client(url: &str, tls: &Tls) -> Result<Client> {
     if !url.starts_with("rediss:") {
         return Client::open(info).map_err(|error| invalid("write redis://host:port/db", error));
     }
-    // The driver takes the process's provider; one that the program has chosen stays.
+    // The driver uses the process-wide crypto provider. This keeps a provider that is already installed.
     drop(rustls::crypto::ring::default_provider().install_default());
     let certificates = TlsCertificates {
         client_tls: tls.identity.as_ref().map(|identity| ClientTlsConfig {
@@ -20,10 +20,10 @@ pub(crate) fn client(url: &str, tls: &Tls) -> Result<Client> {
         }),
         root_cert: tls.authority.clone().map(String::into_bytes),
     };
-    Client::build_with_tls(info, certificates).map_err(|error| invalid("name certificates and keys in PEM", error))
+    Client::build_with_tls(info, certificates).map_err(|error| invalid("give certificates and keys as PEM", error))
 }
 
 fn invalid(way_out: &str, error: RedisError) -> Error {
-    let doing = format!("this is no address of a Redis, or not what it needs; {way_out}");
+    let doing = format!("invalid Redis address or TLS options; {way_out}");
     Error::caused(ErrorKind::Invalid, doing, error)
 }

@@ -1,6 +1,6 @@
-//! The suite of destinations over real HTTP, into a receiver that can be taken away; and messengers, to fakes of whom they tell.
+//! The destination suite over HTTP with a receiver that can be stopped, and messengers with fake servers.
 
-#![expect(clippy::unwrap_used, reason = "tests: a panic is how they fail")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod messenger;
 mod receiver;

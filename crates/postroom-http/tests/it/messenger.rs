@@ -1,4 +1,4 @@
-//! What Slack and PagerDuty get, and what their answers mean.
+//! Requests to Slack and PagerDuty, and the meaning of their responses.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ async fn a_wrong_setting_is_refused_for_good() {
     assert_eq!(reply, Reply::Refused("404 Not Found: Cannot POST …".to_owned()));
     let stranger = PagerDuty::new(&duty.url, "short", "db-1").unwrap();
     let Reply::Refused(says) = stranger.tell(&notice(Turn::Ended)).await else {
-        panic!("a short key was taken")
+        panic!("a short key was accepted")
     };
     assert!(
         says.starts_with("400 Bad Request: ") && says.contains("routing_key"),
@@ -107,15 +107,15 @@ async fn a_busy_or_broken_server_is_tried_again_after_the_time_it_says() {
     assert_eq!(slack.tell(&notice(Turn::Began)).await, Reply::Taken);
 }
 
-/// A server that is not there is named by nobody: its address is the secret.
+/// The error for an unavailable server does not contain its address or key, because they are secrets.
 #[tokio::test]
-async fn nothing_says_the_secret() {
+async fn no_reply_contains_the_secret() {
     let fake = FakeMessenger::slack().await;
     let url = fake.url.clone();
     drop(fake);
     let slack = Slack::new(&url).unwrap();
     let Reply::Later { says, after: None } = slack.tell(&notice(Turn::Began)).await else {
-        panic!("nobody was there")
+        panic!("expected a retry, because no server listens")
     };
     assert!(
         !says.contains("secret") && says.starts_with("post a notice: "),

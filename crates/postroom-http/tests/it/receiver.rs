@@ -1,4 +1,4 @@
-//! A receiver of CloudEvents over HTTP, as somebody else would write it.
+//! An independent receiver of CloudEvents over HTTP.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,10 @@ use postroom_testkit::destination_suite::Site;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What it was sent: headers and body, as they came.
+/// Received requests: headers and body.
 pub(crate) type Requests = Arc<Mutex<Vec<(HeaderMap, Vec<u8>)>>>;
 
-/// A receiver, and the webhook that posts to it.
+/// A receiver and the webhook that posts to it.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) requests: Requests,
@@ -54,12 +54,12 @@ impl Receiver {
     }
 }
 
-/// Refuses, and says what was asked.
+/// Returns 404 with the requested address in the body.
 async fn echo(uri: Uri) -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, format!("nothing at {uri}"))
 }
 
-/// Answers 503 to a type that ends in `down`, 422 to one that ends in `refused`.
+/// Returns 503 for an event type that contains `down`, and 422 for one that contains `refused`.
 async fn take(State(requests): State<Requests>, headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
     let event = Envelope::from_structured(&body).and_then(Envelope::into_event);
     let status = match event.map(|event| event.event_type) {

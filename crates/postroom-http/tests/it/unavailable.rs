@@ -1,4 +1,4 @@
-//! A receiver that answers 503 to one event, as a gateway does whose backend crashes of it.
+//! A receiver that returns 503 for one event, like a gateway whose backend crashes on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a receiver gets.
+//! Requests of a webhook, and the receipts for its responses.
 
 use std::time::Duration;
 
@@ -88,21 +88,21 @@ async fn binary_mode_puts_attributes_into_headers() {
 }
 
 #[tokio::test]
-async fn an_answer_decides_what_becomes_of_the_event() {
+async fn the_response_decides_the_receipt() {
     let receiver = structured().await;
     let refused = Receipt::Refused("422 Unprocessable Entity: no such thing".to_owned());
     assert_eq!(deliver(&receiver, &entry("shop.refused.v1")).await, refused);
-    let away = Receipt::Unavailable("503 Service Unavailable: later".to_owned());
-    assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, away);
+    let unavailable = Receipt::Unavailable("503 Service Unavailable: later".to_owned());
+    assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, unavailable);
 }
 
-/// Nobody listens, or whoever does refuses and says what was asked: the secret in the address is told to nobody.
+/// No server listens, or the server refuses and repeats the address: the secret in the address is in no receipt.
 #[tokio::test]
 async fn the_address_is_in_no_receipt() {
     let receiver = structured().await;
     let refusing = format!("http://{}/echo?token=sesame", receiver.address);
-    let away = "http://127.0.0.1:1/hook?token=sesame".to_owned();
-    for (url, says) in [(refusing, "nothing at"), (away, "post the event")] {
+    let unavailable = "http://127.0.0.1:1/hook?token=sesame".to_owned();
+    for (url, says) in [(refusing, "nothing at"), (unavailable, "post the event")] {
         let webhook = Webhook::new(&url, Mode::Structured, Vec::new(), Duration::from_secs(5)).unwrap();
         let entry = entry("shop.order.paid.v1");
         let batch = Batch {
@@ -118,8 +118,8 @@ async fn the_address_is_in_no_receipt() {
     }
 }
 
-/// A receiver that answers once and then hangs up on whatever comes on that connection, as one does that was idle too long.
-async fn hangs_up_after_one_answer(listener: TcpListener) {
+/// A receiver that answers one request of a connection and closes it on the next one, like a server with an idle timeout.
+async fn closes_after_one_response(listener: TcpListener) {
     let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let mut request = [0; 16 << 10];
     loop {
@@ -148,6 +148,6 @@ async fn a_kept_connection_that_is_closed_is_no_refusal() {
     };
     tokio::select! {
         () = deliver_thrice => {}
-        () = hangs_up_after_one_answer(listener) => {}
+        () = closes_after_one_response(listener) => {}
     }
 }

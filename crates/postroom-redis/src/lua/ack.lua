@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Acknowledges entries of a stream, if the member still holds it.
+-- Acknowledges entries of a stream, if the member's lease is still valid.
 --
--- KEYS: leases, stream. ARGV: group, partition, token, ids. Answers 1, or 0 if the partition was lost.
+-- KEYS: leases, stream. ARGV: group, partition, token, ids. Returns 1, or 0 if the lease was lost.
 
 if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[3] then return 0 end
 for from = 4, #ARGV, 1000 do

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Keeps a dead letter, also with the memory full: a group must be able to give up what it cannot work.
+-- Stores a copy of a dead letter, also with full memory: a group must always be able to give up a failing entry.
 --
--- KEYS: the dead stream. ARGV: fields and values.
+-- KEYS: the dead-letter stream. ARGV: fields and values.
 
 return redis.call('XADD', KEYS[1], 'MAXLEN', '~', '100000', '*', unpack(ARGV))

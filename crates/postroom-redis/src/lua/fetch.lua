@@ -1,26 +1,26 @@
 #!lua flags=allow-oom
--- Hands out entries of the streams a member holds: first what is pending, in order of ids, then what is new.
+-- Fetches entries of the streams that a member has leased: first pending ones in order of their ids, then new ones.
 --
--- KEYS: leases, streams. ARGV: member, group, how many at most, deliveries_max (0: no limit); then per stream: partition,
--- token, cursor. A cursor is an id (what is pending after it comes first) or empty (only what is new).
--- Answers per stream: partition, state, entries, cursor to go on with, last id in the stream or empty if there may be
--- more, and how many members its one entry has killed if that is given up, else empty. The state is `ok`, `lost` (another
--- member's) or the words of an error.
+-- KEYS: leases, streams. ARGV: member, group, maximum number of entries, deliveries_max (0: no limit); then per stream:
+-- partition, token, cursor. A cursor is an id (pending entries after it come first) or empty (only new entries).
+-- Returns per stream: partition, state, entries, next cursor, last id of the stream (empty if there may be more entries),
+-- and the number of failed deliveries if its only entry is given up, otherwise empty. The state is `ok`, `lost` (another
+-- member has the lease) or an error message.
 --
--- The group's count of deliveries goes up when an entry passes from one member to the next, and down when a member
--- leaves in order: it counts deaths. Half way to the limit an entry is handed out alone, so that what it came with is
--- acknowledged and only its own count goes on. At the limit it is given up: handed out, alone, to be put aside.
+-- The group's delivery count of an entry increases when another member claims it, and decreases when a member releases
+-- it in order. So it counts crashes. From half of the limit on, an entry is fetched alone: entries next to it can then be
+-- acknowledged, and only its own count grows. At the limit it is fetched alone and marked as given up.
 
 local leases = KEYS[1]
 local member, group = ARGV[1], ARGV[2]
 local left, deliveries_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local suspect_from = math.max(math.floor(deliveries_max / 2), 1)
--- No answer is much larger than this, however large its entries are: they are read in slices until it is.
+-- Limits the size of a response: entries are read in slices until this many bytes are reached.
 local SLICE, BYTES_MAX = 25, 4000000
-local given, bytes = 0, 0
+local fetched, bytes = 0, 0
 
--- Forgets members that have left nothing behind.
-local function tidy(stream)
+-- Deletes consumers without pending entries.
+local function delete_idle_consumers(stream)
   for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
     if consumer[2] ~= member and consumer[4] == 0 then
       redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer[2])
@@ -28,8 +28,8 @@ local function tidy(stream)
   end
 end
 
--- An entry that is pending, the member's own from now on; none if somebody deleted it.
-local function take(stream, id, owner)
+-- Claims a pending entry for this member and returns it; empty if the entry was deleted.
+local function claim(stream, id, owner)
   local found
   if owner == member then
     found = redis.call('XRANGE', stream, id, id)
@@ -40,48 +40,48 @@ local function take(stream, id, owner)
   return found
 end
 
-local function hand_out(found, entries)
+local function add(found, entries)
   for _, entry in ipairs(found) do
     entries[#entries + 1] = entry
-    given, left = given + 1, left - 1
+    fetched, left = fetched + 1, left - 1
     for _, text in ipairs(entry[2]) do bytes = bytes + #text end
   end
   if bytes >= BYTES_MAX then left = 0 end
 end
 
--- Hands out what is pending after the cursor; answers the cursor to go on with, and how many members the one entry has
--- killed if it is given up.
-local function pending(stream, cursor, entries)
+-- Adds pending entries after the cursor. Returns the next cursor, and the number of failed deliveries if the only entry
+-- is given up.
+local function add_pending(stream, cursor, entries)
   local slice = math.min(left, SLICE)
   local rows = redis.call('XPENDING', stream, group, '(' .. cursor, '+', slice)
   for _, row in ipairs(rows) do
-    local id, owner, deaths = row[1], row[2], row[4]
-    if owner == member then deaths = deaths - 1 end
-    local is_suspect = deliveries_max > 0 and deaths >= suspect_from
-    if is_suspect and given > 0 then
-      left = 0 -- it comes alone, in the next answer
+    local id, owner, crashes = row[1], row[2], row[4]
+    if owner == member then crashes = crashes - 1 end
+    local is_suspect = deliveries_max > 0 and crashes >= suspect_from
+    if is_suspect and fetched > 0 then
+      left = 0 -- the next response contains it alone
       return cursor, ''
     end
-    hand_out(take(stream, id, owner), entries)
+    add(claim(stream, id, owner), entries)
     cursor = id
-    if is_suspect and given > 0 then
+    if is_suspect and fetched > 0 then
       left = 0
-      return cursor, deaths >= deliveries_max and tostring(deaths) or ''
+      return cursor, crashes >= deliveries_max and tostring(crashes) or ''
     end
     if left == 0 then return cursor, '' end
   end
   if #rows == slice then return cursor, '' end
-  tidy(stream)
+  delete_idle_consumers(stream)
   return '', ''
 end
 
--- Hands out what is new; answers the last id in the stream if that was all.
-local function new(stream, entries)
+-- Adds new entries. Returns the last id of the stream if there are no more.
+local function add_new(stream, entries)
   while left > 0 do
     local slice = math.min(left, SLICE)
     local answer = redis.call('XREADGROUP', 'GROUP', group, member, 'COUNT', slice, 'STREAMS', stream, '>')
     local found = answer and answer[1][2] or {}
-    hand_out(found, entries)
+    add(found, entries)
     if #found < slice then
       local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
       return newest and newest[1] or '0-0'
@@ -90,11 +90,11 @@ local function new(stream, entries)
   return ''
 end
 
-local function serve(stream, partition, cursor)
-  local entries, last, deaths = {}, '', ''
-  if cursor ~= '' then cursor, deaths = pending(stream, cursor, entries) end
-  if cursor == '' then last = new(stream, entries) end
-  return { partition, 'ok', entries, cursor, last, deaths }
+local function fetch(stream, partition, cursor)
+  local entries, last, crashes = {}, '', ''
+  if cursor ~= '' then cursor, crashes = add_pending(stream, cursor, entries) end
+  if cursor == '' then last = add_new(stream, entries) end
+  return { partition, 'ok', entries, cursor, last, crashes }
 end
 
 local answers = {}
@@ -105,10 +105,10 @@ for i = 2, #KEYS do
     if redis.call('HGET', leases, partition) ~= token then
       answers[#answers + 1] = { partition, 'lost', {}, cursor, '', '' }
     else
-      local is_served, answer = pcall(serve, KEYS[i], partition, cursor)
-      if not is_served then
-        local words = type(answer) == 'table' and answer.err or tostring(answer)
-        answer = { partition, words, {}, cursor, '', '' }
+      local is_fetched, answer = pcall(fetch, KEYS[i], partition, cursor)
+      if not is_fetched then
+        local message = type(answer) == 'table' and answer.err or tostring(answer)
+        answer = { partition, message, {}, cursor, '', '' }
       end
       answers[#answers + 1] = answer
     end

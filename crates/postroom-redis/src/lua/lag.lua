@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- How far a group is behind on the streams of a topic.
+-- The lag of a group on the streams of a topic.
 --
--- KEYS: the streams. ARGV: group. Answers per stream what is unread and what is pending; -1 where that is not known.
+-- KEYS: the streams. ARGV: group. Returns per stream the number of unread and of pending entries; -1 if unknown.
 
 local answers = {}
 for at, stream in ipairs(KEYS) do

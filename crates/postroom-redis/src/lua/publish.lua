@@ -1,11 +1,11 @@
--- Adds entries to the streams of one topic, in order. What follows a failed entry on its lane is not added.
+-- Adds entries to the streams of one topic, in order. Does not add entries behind a failed one of their lane.
 --
 -- KEYS: the topic's number of partitions; its streams, by partition.
--- ARGV: the number of partitions the caller knows; then per entry: partition, lane, count of fields and values, these.
--- Answers the true number of partitions if it is another one (nothing is added then); otherwise per entry 1 (added),
--- 0 (held) or the words of the error.
+-- ARGV: the number of partitions that the caller expects; then per entry: partition, lane, count of fields and values,
+-- fields and values. If the topic has another number of partitions, adds nothing and returns that number. Otherwise
+-- returns per entry 1 (added), 0 (held) or an error message.
 --
--- No `allow-oom` here: with the memory full nothing is added, and each entry is answered with that.
+-- No `allow-oom` here: with full memory XADD fails, and the error is the result of the entry.
 
 local known = redis.call('GET', KEYS[1])
 if not known then

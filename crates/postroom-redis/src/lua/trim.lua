@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Removes what every group has acknowledged and what is old enough, in whole nodes of the stream.
+-- Removes old entries that every group has acknowledged, in whole nodes of the stream.
 --
--- KEYS: the streams of a topic. ARGV: age in ms below which entries are kept, cap on the length (0: none), how many at
--- most per stream. A stream without groups is only capped. Answers how many were removed.
+-- KEYS: the streams of a topic. ARGV: minimum age of removed entries in ms, maximum length (0: none), maximum number of
+-- removed entries per stream. For a stream without groups only the length counts. Returns the number of removed entries.
 
 local function is_less(a, b)
   local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
   local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
-  -- As text, since a double does not hold every sequence number.
+  -- Compares text, because a double cannot hold every sequence number.
   if a_ms ~= b_ms then return #a_ms < #b_ms or (#a_ms == #b_ms and a_ms < b_ms) end
   return #a_seq < #b_seq or (#a_seq == #b_seq and a_seq < b_seq)
 end
 
--- Everything below is acknowledged by every group.
+-- Every group has acknowledged all entries below the returned id.
 local function edge_of(stream)
   local edge
   for _, row in ipairs(redis.call('XINFO', 'GROUPS', stream)) do

@@ -1,4 +1,4 @@
-//! Events that other programs send again.
+//! Duplicate events from other programs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::name;
 use crate::site::shared;
 
-/// Counts what it handles.
+/// Counts handled events.
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<AtomicUsize>);
 
@@ -27,8 +27,8 @@ impl Handler for Counter {
     }
 }
 
-/// Source and id make an event: a till sends its own twice, and a mirror sends one of ours again, without our extensions or with
-/// a sequence of its own. Each has one effect.
+/// Source and id identify an event. A till sends its event twice, and a mirror sends a published event again, without Postroom's
+/// extensions or with another sequence. Each event has one effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_others_send_again_has_one_effect() {
     let (mut site, fresh, counter) = (shared().await, fresh::sqlite().await, Counter::default());
@@ -58,14 +58,14 @@ async fn an_event_that_others_send_again_has_one_effect() {
         .route(publish);
     let stop = CancellationToken::new();
     let delivered = async |count: i64| {
-        let is_so = || async {
+        let is_delivered = || async {
             let status = operate::status(&*fresh).await.unwrap();
             status
                 .routes
                 .iter()
                 .any(|route| route.route == "s" && route.delivered == count)
         };
-        until("they are delivered", is_so).await;
+        until("they are delivered", is_delivered).await;
     };
     let watch = async {
         delivered(1).await;
@@ -94,6 +94,6 @@ async fn an_event_that_others_send_again_has_one_effect() {
     assert_eq!(
         counter.0.load(Ordering::Relaxed),
         3,
-        "ours, that of the till, and that of another source"
+        "the published event, that of the till, and that of another source"
     );
 }

@@ -1,4 +1,4 @@
-//! Numbered events, sent and received.
+//! Publishes and receives numbered events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use postroom_redis::Redis;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// Nothing that must happen takes longer.
+/// Timeout of every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn name(what: &str) -> String {
     format!("{what}-{}", Uuid::now_v7())
 }
 
-/// Events numbered `from..to` on so many keys, each with so many bytes of padding.
+/// Events numbered `from..to` with this many keys and this many bytes of padding.
 pub(crate) fn entries(from: i64, to: i64, keys: i64, padding: usize) -> Vec<Entry> {
     let entry = |n: i64| {
         let payload = format!(r#"{{"n":{n},"pad":"{}"}}"#, "x".repeat(padding));
@@ -47,7 +47,7 @@ pub(crate) async fn deliver(publisher: &Arc<dyn Destination>, entries: &[Entry],
     receipts
 }
 
-/// Publishes, and everything is taken at once.
+/// Publishes events, and asserts that all are delivered by the first call.
 pub(crate) async fn publish(broker: &Redis, topic: &str, entries: &[Entry]) {
     let publisher = publisher(broker, topic);
     for batch in entries.chunks(500) {
@@ -68,7 +68,7 @@ pub(crate) async fn next(subscription: &mut Box<dyn Subscription>, max: usize) -
     timeout(PATIENCE, subscription.next(max)).await.unwrap().unwrap()
 }
 
-/// Receives and acknowledges so many.
+/// Receives and acknowledges this many messages.
 pub(crate) async fn receive(subscription: &mut Box<dyn Subscription>, count: usize) -> Vec<i64> {
     let mut came = Vec::new();
     while came.len() < count {
@@ -89,11 +89,11 @@ pub(crate) fn marks(messages: &[Message]) -> Vec<Mark> {
     messages.iter().map(|message| message.mark.clone()).collect()
 }
 
-/// Each of `0..count` came, and each key's in order the first time they came.
+/// Asserts that each of `0..count` was received, and that the first deliveries of every key are in order.
 pub(crate) fn assert_whole(came: &[i64], count: i64, keys: i64) {
     let mut seen = BTreeSet::new();
     let firsts: Vec<i64> = came.iter().copied().filter(|n| seen.insert(*n)).collect();
-    assert_eq!(seen, (0..count).collect(), "lost or invented");
+    assert_eq!(seen, (0..count).collect(), "missing or unexpected events");
     for key in 0..keys {
         let of_key: Vec<i64> = firsts.iter().copied().filter(|n| n % keys == key).collect();
         assert!(of_key.is_sorted(), "key {key}: {of_key:?}");

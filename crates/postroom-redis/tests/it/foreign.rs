@@ -1,4 +1,4 @@
-//! Redis's own client reads what we publish: valid CloudEvents in both modes.
+//! `redis-cli` reads published events as valid CloudEvents in both modes.
 
 use postroom::{Broker as _, Mode, Ordering, Receipt, Topic};
 use postroom_testkit::foreign::{self, Seen};
@@ -35,7 +35,7 @@ async fn redis_cli_reads_cloud_events_in_both_modes() {
                 (Some(name), _) => drop(seen.attributes.insert(name.to_owned(), pair[1].to_owned())),
                 (None, "content-type") => pair[1].clone_into(&mut seen.content_type),
                 (None, "data") => pair[1].clone_into(&mut seen.body),
-                (None, other) => panic!("a field of nobody's: {other}"),
+                (None, other) => panic!("unexpected field: {other}"),
             }
         }
         assert_eq!(seen.content_type, content_type);

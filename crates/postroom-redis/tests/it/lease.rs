@@ -1,4 +1,4 @@
-//! Members that die, are paused, work long, or come and go.
+//! Leases of members that crash, pause, have slow handlers, join and leave.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
@@ -20,7 +20,7 @@ use crate::site::{options, shared};
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-fn brief() -> Options {
+fn short_lease() -> Options {
     Options {
         lease: LEASE,
         partitions: 2,
@@ -28,9 +28,9 @@ fn brief() -> Options {
     }
 }
 
-/// Runs a member's life in a process of its own, as far as the server can tell: when it is over, nothing of it runs any
-/// more and nothing was given back.
-async fn in_a_life_of_its_own<T, F>(life: impl FnOnce() -> F + Send + 'static) -> T
+/// Runs a member in its own runtime and drops the runtime at the end. To the server this looks like a crashed process: no task
+/// runs any more, and no lease was released.
+async fn in_crashing_runtime<T, F>(member: impl FnOnce() -> F + Send + 'static) -> T
 where
     T: Send + 'static,
     F: Future<Output = T>,
@@ -40,15 +40,15 @@ where
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(life())
+        runtime.block_on(member())
     };
     tokio::task::spawn_blocking(live).await.unwrap()
 }
 
-/// Takes everything of a group of a broker of its own, and dies.
-async fn take_and_die(url: String, group: String, topic: String, count: usize) -> Vec<i64> {
+/// Joins a group with its own broker, receives messages, and crashes.
+async fn receive_and_crash(url: String, group: String, topic: String, count: usize) -> Vec<i64> {
     let live = async move || {
-        let broker = Redis::open(&url, brief()).unwrap();
+        let broker = Redis::open(&url, short_lease()).unwrap();
         let mut member = join(&broker, &group, &topic).await;
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -57,21 +57,21 @@ async fn take_and_die(url: String, group: String, topic: String, count: usize) -
         std::mem::forget(member);
         taken
     };
-    in_a_life_of_its_own(live).await
+    in_crashing_runtime(live).await
 }
 
 #[tokio::test]
 async fn a_member_that_dies_is_replaced_within_the_lease() {
     let site = shared().await;
-    let broker = Redis::open(&site.url, brief()).unwrap();
+    let broker = Redis::open(&site.url, short_lease()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     publish(&broker, &topic, &entries(0, 60, 5, 10)).await;
-    let taken = take_and_die(site.url.clone(), group.clone(), topic.clone(), 60).await;
+    let taken = receive_and_crash(site.url.clone(), group.clone(), topic.clone(), 60).await;
     assert_eq!(taken.len(), 60);
     let begin = Instant::now();
     publish(&broker, &topic, &entries(60, 90, 5, 10)).await;
-    let mut heir = join(&broker, &group, &topic).await;
-    let came = receive(&mut heir, 90).await;
+    let mut successor = join(&broker, &group, &topic).await;
+    let came = receive(&mut successor, 90).await;
     assert!(begin.elapsed() < LEASE * 2, "{:?}", begin.elapsed());
     assert_whole(&came, 90, 5);
     assert_eq!(came.len(), 90);
@@ -80,28 +80,28 @@ async fn a_member_that_dies_is_replaced_within_the_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_was_paused_cannot_acknowledge_what_another_works() {
     let site = shared().await;
-    let broker = Redis::open(&site.url, brief()).unwrap();
+    let broker = Redis::open(&site.url, short_lease()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     publish(&broker, &topic, &entries(0, 40, 5, 10)).await;
     let (has_taken, taken) = tokio::sync::oneshot::channel();
     let (resume, resumed) = mpsc::channel::<()>();
     let (url, to, of) = (site.url.clone(), topic.clone(), group.clone());
     let zombie = async move || {
-        let broker = Redis::open(&url, brief()).unwrap();
+        let broker = Redis::open(&url, short_lease()).unwrap();
         let mut member = join(&broker, &of, &to).await;
         let messages = next(&mut member, 100).await;
         has_taken.send(messages.len()).unwrap();
-        resumed.recv().unwrap(); // its thread stands still, and with it everything that renews
+        resumed.recv().unwrap(); // blocks the thread, and with it the lease keeper
         member.ack(&marks(&messages)).await.map_err(|error| error.kind())
     };
     let mut lives = tokio::task::JoinSet::new();
-    lives.spawn(in_a_life_of_its_own(zombie));
+    lives.spawn(in_crashing_runtime(zombie));
     assert!(timeout(PATIENCE, taken).await.unwrap().unwrap() > 0);
-    let mut heir = join(&broker, &group, &topic).await;
+    let mut successor = join(&broker, &group, &topic).await;
     let mut came = Vec::new();
     let mut held = Vec::new();
     while came.len() < 40 {
-        let messages = next(&mut heir, 100).await;
+        let messages = next(&mut successor, 100).await;
         came.extend(messages.iter().map(number));
         held.extend(messages);
     }
@@ -113,15 +113,15 @@ async fn a_member_that_was_paused_cannot_acknowledge_what_another_works() {
     assert_eq!(
         pending.iter().map(|lag| lag.pending).sum::<u64>(),
         40,
-        "all of it is the heir's"
+        "the new member has all entries"
     );
-    heir.ack(&marks(&held)).await.unwrap();
+    successor.ack(&marks(&held)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_handler_that_works_long_keeps_its_partitions() {
     let site = shared().await;
-    let broker = Redis::open(&site.url, brief()).unwrap();
+    let broker = Redis::open(&site.url, short_lease()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     broker.create(&topic, 1).await.unwrap();
     publish(&broker, &topic, &entries(0, 20, 3, 10)).await;
@@ -129,14 +129,14 @@ async fn a_handler_that_works_long_keeps_its_partitions() {
     let messages = next(&mut member, 10).await;
     let mut other = join(&broker, &group, &topic).await;
     let idle = timeout(LEASE * 3, other.next(10)).await;
-    assert!(idle.is_err(), "the other was handed something: {idle:?}");
+    assert!(idle.is_err(), "the other member received something: {idle:?}");
     member.ack(&marks(&messages)).await.unwrap();
 }
 
 #[tokio::test]
 async fn members_get_equal_shares_as_they_come_and_go() {
     let site = shared().await;
-    let broker = Redis::open(&site.url, brief()).unwrap();
+    let broker = Redis::open(&site.url, short_lease()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     broker.create(&topic, 4).await.unwrap();
     let mut members = vec![join(&broker, &group, &topic).await];
@@ -150,7 +150,7 @@ async fn members_get_equal_shares_as_they_come_and_go() {
     shares_become(&site, &mut members, &topic, &group, &[4]).await;
 }
 
-/// Waits, with members that ask for messages, until so many partitions are held by each.
+/// Polls all members until each has leased the expected number of partitions.
 async fn shares_become(
     site: &crate::site::Site,
     members: &mut [Box<dyn postroom::Subscription>],
@@ -187,14 +187,14 @@ async fn shares_become(
     }
 }
 
-/// A backlog is when members are added: the first gives up partitions between two batches, although there is always more.
+/// Members join during a backlog: the first one releases partitions between two batches, although it always has more entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_comes_during_a_backlog_gets_its_share() {
     const COUNT: i64 = 12_000;
     let site = shared().await;
     let options = Options {
         lease: LEASE * 3,
-        ..brief()
+        ..short_lease()
     };
     let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
@@ -223,21 +223,21 @@ async fn a_member_that_comes_during_a_backlog_gets_its_share() {
     assert!(shares.iter().all(|share| *share > came.len() / 4), "{shares:?}");
 }
 
-/// What kills its member again and again is given up; what only was beside it is not.
+/// An entry that crashes its members repeatedly is given up; entries delivered together with it are not.
 #[tokio::test]
 async fn an_entry_that_kills_its_members_is_given_up_alone() {
-    const KILLER: i64 = 3;
+    const POISON: i64 = 3;
     let site = shared().await;
     let options = Options {
         deliveries_max: Some(4),
         lease: Duration::from_millis(600),
         partitions: 1,
-        ..brief()
+        ..short_lease()
     };
     let broker = Redis::open(&site.url, options.clone()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     publish(&broker, &topic, &entries(0, 10, 2, 10)).await;
-    let (mut came, mut deaths) = (Vec::new(), 0);
+    let (mut came, mut crashes) = (Vec::new(), 0);
     while came.len() < 10 {
         let (url, to, of, options) = (site.url.clone(), topic.clone(), group.clone(), options.clone());
         let left = 10 - came.len();
@@ -249,7 +249,7 @@ async fn an_entry_that_kills_its_members_is_given_up_alone() {
                 let messages = next(&mut member, 100).await;
                 if messages
                     .iter()
-                    .any(|one| number(one) == KILLER && one.given_up.is_none())
+                    .any(|one| number(one) == POISON && one.given_up.is_none())
                 {
                     std::mem::forget(member);
                     return (done, true);
@@ -259,14 +259,14 @@ async fn an_entry_that_kills_its_members_is_given_up_alone() {
             }
             (done, false)
         };
-        let (done, is_dead) = in_a_life_of_its_own(live).await;
+        let (done, is_dead) = in_crashing_runtime(live).await;
         came.extend(done);
-        deaths += u32::from(is_dead);
-        assert!(deaths <= 4, "it kills for ever");
+        crashes += u32::from(is_dead);
+        assert!(crashes <= 4, "the entry is never given up");
     }
-    assert_eq!(deaths, 4);
+    assert_eq!(crashes, 4);
     let why = "delivered 4 times and never acknowledged".to_owned();
-    let expected = (0..10).map(|n| (n, (n == KILLER).then(|| why.clone())));
+    let expected = (0..10).map(|n| (n, (n == POISON).then(|| why.clone())));
     assert_eq!(came, expected.collect::<Vec<_>>());
 }
 
@@ -277,7 +277,7 @@ async fn count(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// It is among the dead letters like any other, to be shown and retried; no handler has got it.
+/// An entry that was given up becomes a dead letter, which can be listed and retried. No handler receives it before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_given_up_is_a_dead_letter() {
     let (site, fresh) = (shared().await, fresh::sqlite().await);
@@ -285,13 +285,13 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
         deliveries_max: Some(1),
         lease: Duration::from_millis(600),
         partitions: 1,
-        ..brief()
+        ..short_lease()
     };
     let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     let sent = entries(0, 1, 1, 10);
     publish(&broker, &topic, &sent).await;
-    take_and_die(site.url.clone(), group.clone(), topic.clone(), 1).await;
+    receive_and_crash(site.url.clone(), group.clone(), topic.clone(), 1).await;
     let subscriber = Subscriber::matching(group, ["shop.**"], count);
     let route = subscriber.fed_by(Arc::new(broker), vec![topic.clone()], Filter::all());
     let stop = CancellationToken::new();
@@ -304,13 +304,10 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
         let letter = until_some("it is a dead letter", letters).await;
         let buried = async || shared().await.buried(&topic).await;
         until("there is a copy", async || buried().await.len() == 1).await;
-        assert_eq!(HANDLED.load(SeqCst), 0, "nobody else is to die of it");
+        assert_eq!(HANDLED.load(SeqCst), 0, "no handler receives it");
         let all = dead::Selection::default();
         assert_eq!(dead::retry(fresh.db(), &all, "ada").await.unwrap(), 1);
-        until("it is handled when somebody says so", async || {
-            HANDLED.load(SeqCst) == 1
-        })
-        .await;
+        until("it is handled after a retry", async || HANDLED.load(SeqCst) == 1).await;
         stop.cancel();
         letter
     };
@@ -320,14 +317,14 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
     assert_eq!(letter.error, "delivered 1 times and never acknowledged");
 }
 
-/// Members that leave in order, or hand entries back, do not bring them nearer to burial.
+/// Entries that are returned, or released by a member that leaves in order, do not count towards the delivery limit.
 #[tokio::test]
-async fn what_is_given_back_is_never_buried() {
+async fn returned_entries_are_never_given_up() {
     let site = shared().await;
     let options = Options {
         deliveries_max: Some(3),
         partitions: 1,
-        ..brief()
+        ..short_lease()
     };
     let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
@@ -349,11 +346,11 @@ async fn what_is_given_back_is_never_buried() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_loses_nothing() {
+async fn a_dropped_next_loses_nothing() {
     let site = shared().await;
     let options = Options {
         deliveries_max: Some(2),
-        ..brief()
+        ..short_lease()
     };
     let broker = Redis::open(&site.url, options).unwrap();
     let (topic, group) = (name("orders"), name("group"));
@@ -361,7 +358,7 @@ async fn a_wait_that_is_given_up_loses_nothing() {
     publish(&broker, &topic, &entries(0, 300, 7, 10)).await;
     let (mut came, mut given_up) = (Vec::new(), 0);
     for attempt in 0_u32.. {
-        // Every other one is given up after some turns of the runtime: everywhere on the way to the server and back.
+        // Drops every other future after a varying number of scheduler turns, so that it is at any point of the request.
         let patience = match attempt % 4 {
             0 => attempt / 4 % 3,
             2 => attempt / 4 % 50,
@@ -380,7 +377,7 @@ async fn a_wait_that_is_given_up_loses_nothing() {
             break;
         }
     }
-    assert!(given_up > 10, "{given_up} waits were given up");
+    assert!(given_up > 10, "{given_up} futures were dropped");
     assert_whole(&came, 300, 7);
 }
 

@@ -1,10 +1,10 @@
-//! The suites of brokers and destinations on a real Redis, and what is particular to it.
+//! The broker and destination suites on a real Redis, and tests that are specific to Redis.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test harness: a test without its server has failed"
+    reason = "a test harness: a panic fails the test"
 )]
 
 mod again;
@@ -25,7 +25,7 @@ mod publisher {
     postroom_testkit::destination_suite!(crate::site::published_shared, crate::site::published_private);
 }
 
-/// Every clause about subscribers holds through Redis too.
+/// The subscriber suites with Redis as the source of events.
 mod fed {
     postroom_testkit::feed_suite!(crate::site::fed);
     postroom_testkit::move_suite!(crate::site::fed);

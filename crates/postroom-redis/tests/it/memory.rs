@@ -1,4 +1,4 @@
-//! A server whose memory is full.
+//! A server with full memory.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::events::{
 };
 use crate::site::{options, own};
 
-/// Nothing is lost and keys stay in order; groups go on, and what they have done makes room.
+/// No event is lost and keys stay in order. Groups continue, and trimming acknowledged entries frees memory.
 #[tokio::test]
 async fn a_full_server_takes_everything_once_groups_have_made_room() {
     let options = Options {
@@ -40,7 +40,7 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
                 Receipt::Unavailable(words) => Some(words.clone()),
                 _ => None,
             });
-            assert!(words.unwrap().contains("OOM"), "the words of the server are kept");
+            assert!(words.unwrap().contains("OOM"), "the receipt has the server's error");
         }
         let mut at = 0;
         rest.retain(|_| {
@@ -48,13 +48,13 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
             !delivered(at - 1)
         });
         if is_full {
-            // What is there is worked although the memory is full.
+            // Groups process existing entries although the memory is full.
             while came.len() < sent.len() - rest.len() {
                 let messages = next(&mut member, 20).await;
                 came.extend(messages.iter().map(number));
                 member.ack(&marks(&messages)).await.unwrap();
             }
-            assert!(site.broker.trim(&topic).await.unwrap() > 0, "room is made");
+            assert!(site.broker.trim(&topic).await.unwrap() > 0, "trimming frees memory");
         }
     }
     while came.len() < sent.len() {
@@ -63,11 +63,11 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
         member.ack(&marks(&messages)).await.unwrap();
     }
     assert!(times_full > 1, "the memory was full {times_full} times");
-    assert_eq!(came.len(), sent.len(), "nothing came twice");
+    assert_eq!(came.len(), sent.len(), "no duplicates");
     assert_whole(&came, 1000, 7);
 }
 
-/// Nothing a group needs is refused: otherwise a full server could never be emptied.
+/// The server refuses no command of a group; otherwise a full server could never be emptied.
 #[tokio::test]
 async fn groups_work_on_while_the_memory_is_full() {
     const LEASE: Duration = Duration::from_millis(900);

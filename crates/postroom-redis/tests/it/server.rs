@@ -1,4 +1,4 @@
-//! What the server does to us: it is killed, it loses data, it has replicas, it is part of a cluster.
+//! Server events: a crash, data loss, replicas and cluster mode.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::events::{
 };
 use crate::site::{Site, options, own, private, shared};
 
-/// Every event in the streams of a topic, as a plain client finds it.
+/// Reads every event in the streams of a topic with a plain client.
 async fn found(site: &Site, topic: &str, partitions: u16) -> Vec<i64> {
     let mut client = site.client().await;
     let mut found = Vec::new();
@@ -37,12 +37,12 @@ async fn found(site: &Site, topic: &str, partitions: u16) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_in_the_middle_has_kept_what_it_took() {
-    is_killed_in_the_middle(13).await; // by the script
+    is_killed_in_the_middle(13).await; // the script adds the entries
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_in_the_middle_has_kept_what_it_took_of_many_keys() {
-    is_killed_in_the_middle(150).await; // by plain commands
+    is_killed_in_the_middle(150).await; // plain commands add the entries
 }
 
 async fn is_killed_in_the_middle(keys: i64) {
@@ -83,7 +83,7 @@ async fn is_killed_in_the_middle(keys: i64) {
     assert_whole(&came, 3000, keys);
 }
 
-/// How often the server was told to run a script.
+/// Number of script calls on the server.
 async fn scripts_run(site: &Site) -> usize {
     let mut info = redis::cmd("INFO");
     let mut client = site.client().await;
@@ -107,7 +107,7 @@ async fn many_keys_need_no_script_and_stay_in_order() {
     assert_eq!(
         counts[1..],
         [counts[0]; 2],
-        "the first batch learns how many partitions there are"
+        "only the first batch uses the script, to read the number of partitions"
     );
     assert_whole(&found(&site, &topic, 4).await, 900, 100);
 }
@@ -142,7 +142,7 @@ async fn a_group_or_a_stream_that_is_lost_is_made_again() {
     assert_eq!(
         receive(&mut member, 8).await,
         (0..8).collect::<Vec<_>>(),
-        "again, from the beginning"
+        "delivered again from the oldest entry"
     );
     assert_eq!(client.del(&stream).await.unwrap(), 1);
     publish(&site.broker, &topic, &entries(8, 12, 2, 10)).await;
@@ -234,7 +234,7 @@ async fn a_plain_client_reads_cloud_events() {
     assert_eq!(document["type"], "shop.order.paid.v1");
 }
 
-/// A server in cluster mode refuses a step whose keys lie in different slots: everything is done once on such a one.
+/// A server in cluster mode refuses a request whose keys are in different slots. This test runs every operation on such a server.
 #[tokio::test]
 async fn every_step_stays_within_a_slot_of_a_cluster() {
     let options = Options {
@@ -259,7 +259,7 @@ async fn every_step_stays_within_a_slot_of_a_cluster() {
         }
     };
     timeout(PATIENCE, is_ready).await.unwrap();
-    // Entries of one lane to two topics, in turn.
+    // Entries of one lane alternate between two topics.
     let topics: Topic = "{domain}-events".parse().unwrap();
     let to = site.broker.publisher(topics, Mode::Binary);
     let mut sent = entries(0, 20, 3, 10);
@@ -278,7 +278,7 @@ async fn every_step_stays_within_a_slot_of_a_cluster() {
     assert_eq!(receive(&mut member, 9).await.len(), 9);
     assert!(
         timeout(Duration::from_millis(200), member.next(1)).await.is_err(),
-        "it waits"
+        "the member waits"
     );
     site.broker.bury(&letter("order-events")).await.unwrap();
     site.broker.trim("order-events").await.unwrap();

@@ -1,4 +1,4 @@
-//! Brokers for tests: on the server that all share, or on one of the test's own.
+//! Brokers for tests, on the shared server or on a private one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamRangeReply;
 
-/// A broker and, if it is the test's own, its server.
+/// A broker and, if private, its server.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) url: String,
@@ -29,7 +29,7 @@ pub(crate) async fn shared() -> Site {
              `eval \"$(cargo xtask services up)\"`, or run everything with `cargo xtask test`"
         )
     });
-    // Awaited by the suites, which open both kinds of site alike.
+    // Async, because the suites await both kinds of site.
     std::future::ready(Site::at(url, None, options())).await
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn private() -> Site {
     own(&[], options()).await
 }
 
-/// A server of the test's own with these settings.
+/// A broker on a private server with these settings.
 pub(crate) async fn own(settings: &[&str], options: Options) -> Site {
     let server = redis(settings).await;
     Site::at(server.url(), Some(server), options)
@@ -56,7 +56,7 @@ pub(crate) async fn fed() -> Fresh {
     fresh::sqlite().await.fed_by(feed)
 }
 
-/// As in production, with a shorter patience.
+/// Default options with a shorter timeout.
 pub(crate) fn options() -> Options {
     Options {
         lease: Duration::from_secs(5),
@@ -91,7 +91,7 @@ impl broker_suite::Site for Site {
         assert_eq!(self.broker.create(topic, partitions).await.unwrap(), partitions);
     }
 
-    /// Something else lies where the streams would be.
+    /// Puts another type of value at the keys of the streams.
     async fn create_refusing(&mut self, topic: &str) {
         self.create(topic, 1).await;
         let mut client = self.client().await;

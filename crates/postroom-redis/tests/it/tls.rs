@@ -1,4 +1,4 @@
-//! Encrypted connections: to whom they are made, and to whom they are not.
+//! TLS connections, accepted and refused.
 
 use postroom::{ErrorKind, Ordering, Receipt, Tls};
 use postroom_redis::{Options, Redis};
@@ -8,7 +8,7 @@ use postroom_testkit::server::free_port;
 
 use crate::events::{assert_whole, deliver, entries, join, name, publish, publisher, receive};
 
-/// A Redis that speaks TLS, and its address; it wants to see a certificate of clients if `is_mutual`.
+/// A Redis with TLS, and its address. With `is_mutual` it requires a client certificate.
 async fn encrypted(certificates: &Certificates, is_mutual: bool) -> (RedisServer, String) {
     let port = free_port().unwrap().to_string();
     let [authority, certificate, key] = [certificates.authority(), certificates.certificate(), certificates.key()]
@@ -37,7 +37,7 @@ fn open(url: &str, tls: Tls) -> Redis {
     Redis::open(url, options).unwrap()
 }
 
-/// What comes of one entry.
+/// The receipt of one entry.
 async fn try_one(broker: &Redis) -> Receipt {
     let to = publisher(broker, &name("orders"));
     deliver(&to, &entries(0, 1, 1, 10), Ordering::Key).await.remove(0)
@@ -55,7 +55,7 @@ async fn what_is_published_over_tls_is_received_over_tls() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_trusted_vouches_for_is_refused() {
+async fn a_server_with_an_untrusted_certificate_is_refused() {
     let (certificates, others) = (Certificates::of("root"), Certificates::of("root"));
     let (_server, url) = encrypted(&certificates, false).await;
     for tls in [others.trusted(), Tls::default()] {
@@ -63,12 +63,12 @@ async fn a_server_that_nobody_trusted_vouches_for_is_refused() {
         let Receipt::Unavailable(said) = &receipt else {
             panic!("{receipt:?}");
         };
-        assert!(said.contains("UnknownIssuer"), "it says why: {said}");
+        assert!(said.contains("UnknownIssuer"), "the error names the reason: {said}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_asks_who_we_are_is_told() {
+async fn mutual_tls_sends_the_client_certificate() {
     let certificates = Certificates::of("root");
     let (_server, url) = encrypted(&certificates, true).await;
     assert_eq!(try_one(&open(&url, certificates.mutual())).await, Receipt::Delivered);

@@ -1,4 +1,4 @@
-//! What is removed from streams, and what never is.
+//! Trimming of streams: which entries it removes and which it keeps.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis::AsyncTypedCommands;
 use crate::events::{assert_whole, entries, join, marks, name, next, number, publish, receive};
 use crate::site::{Site, options, own, shared};
 
-fn hasty() -> Options {
+fn short_retention() -> Options {
     Options {
         keep: Duration::ZERO,
         partitions: 1,
@@ -23,7 +23,7 @@ async fn length(site: &Site, topic: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trimming_under_load_removes_no_unread_entry() {
-    let site = own(&[], hasty()).await;
+    let site = own(&[], short_retention()).await;
     let topic = name("orders");
     let mut quick = join(&site.broker, "quick", &topic).await;
     let mut slow = join(&site.broker, "slow", &topic).await;
@@ -35,14 +35,14 @@ async fn trimming_under_load_removes_no_unread_entry() {
     let mut removed = 0;
     while came.len() < 6000 {
         let messages = next(&mut slow, 150).await;
-        removed += site.broker.trim(&topic).await.unwrap(); // while they are pending
+        removed += site.broker.trim(&topic).await.unwrap(); // while entries are pending
         came.extend(messages.iter().map(number));
         slow.ack(&marks(&messages)).await.unwrap();
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    assert_eq!(came.len(), 6000, "nothing came twice");
+    assert_eq!(came.len(), 6000, "no duplicates");
     assert_whole(&came, 6000, 11);
     assert!(removed > 3000, "{removed} removed meanwhile");
     site.broker.trim(&topic).await.unwrap();
@@ -51,14 +51,14 @@ async fn trimming_under_load_removes_no_unread_entry() {
 }
 
 #[tokio::test]
-async fn a_topic_nobody_reads_is_only_capped() {
-    let site = own(&[], hasty()).await;
+async fn a_topic_without_groups_only_has_a_maximum_length() {
+    let site = own(&[], short_retention()).await;
     let topic = name("orders");
     publish(&site.broker, &topic, &entries(0, 1000, 3, 10)).await;
     assert_eq!(site.broker.trim(&topic).await.unwrap(), 0);
     let capped = Options {
         length_max: Some(300),
-        ..hasty()
+        ..short_retention()
     };
     let capped = postroom_redis::Redis::open(&site.url, capped).unwrap();
     assert!(capped.trim(&topic).await.unwrap() >= 600);
@@ -66,7 +66,7 @@ async fn a_topic_nobody_reads_is_only_capped() {
 }
 
 #[tokio::test]
-async fn what_is_young_is_kept_for_new_groups() {
+async fn young_entries_are_kept_for_new_groups() {
     let site = shared().await;
     let topic = name("orders");
     site.broker.create(&topic, 1).await.unwrap();
@@ -79,7 +79,7 @@ async fn what_is_young_is_kept_for_new_groups() {
 }
 
 #[tokio::test]
-async fn lag_says_what_is_unread_and_what_is_pending() {
+async fn lag_counts_unread_and_pending_entries() {
     let site = shared().await;
     let topic = name("orders");
     let topics = [topic.clone()];

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Lets a partition go. What the member has not acknowledged it gives back, so that this delivery does not count.
+-- Releases a partition. Decrements the delivery count of the member's unacknowledged entries, so that this delivery does
+-- not count.
 --
--- KEYS: leases, stream. ARGV: member, group, partition, token. Answers 1, or 0 if the partition was lost.
+-- KEYS: leases, stream. ARGV: member, group, partition, token. Returns 1, or 0 if the lease was lost.
 
 local leases, stream = KEYS[1], KEYS[2]
 local member, group, partition = ARGV[1], ARGV[2], ARGV[3]
@@ -9,7 +10,7 @@ if redis.call('HGET', leases, partition) ~= ARGV[4] then return 0 end
 local from, rows = '-', nil
 repeat
   rows = redis.pcall('XPENDING', stream, group, from, '+', 100, member)
-  if rows.err then rows = {} end -- no such group: nothing to give back
+  if rows.err then rows = {} end -- no such group: nothing to return
   for _, row in ipairs(rows) do
     redis.call('XCLAIM', stream, group, member, 0, row[1], 'RETRYCOUNT', math.max(row[4] - 1, 0), 'JUSTID')
     from = '(' .. row[1]

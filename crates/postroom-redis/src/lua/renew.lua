@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Renews what a member holds of a topic, and takes what is free up to its share. Members are ranked by name; the shares
--- of all together are the partitions, so that nobody takes what another one is entitled to.
+-- Renews a member's leases on a topic, and acquires free partitions up to its share. Members are ranked by name, and the
+-- sum of all shares is the number of partitions, so no member acquires the share of another one.
 --
 -- KEYS: the leases of the group. ARGV: member, lease in ms, number of partitions.
--- Fields: `m:<member>` and `u:<partition>` are times in ms; `<partition>` is the token of who holds it. A token is made
--- anew whenever a partition is taken: work that was begun under an older one is refused.
--- Answers the share, then per partition held: its number, its token.
+-- Fields: `m:<member>` and `u:<partition>` are expiry times in ms; `<partition>` is the token of its lease. Acquiring a
+-- partition creates a new token: scripts refuse requests with an older one.
+-- Returns the share, then for each leased partition its number and its token.
 
 local leases, member, lease, partitions = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -39,7 +39,7 @@ local function hold(partition, token)
   answer[#answer + 1] = partition
   answer[#answer + 1] = token
 end
--- A lease that ran out and that nobody took is still the member's own.
+-- An expired lease that no other member has acquired still belongs to this member.
 local function is_own(partition)
   local token = field[tostring(partition)]
   return token and string.sub(token, -#member) == member

@@ -1,4 +1,4 @@
-//! From an HTTP answer to a receipt, or to a messenger's reply. Pure.
+//! Pure functions that map an HTTP response to a receipt, or to a messenger's reply.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use postroom::Receipt;
 use postroom::alert::Reply;
 use reqwest::StatusCode;
 
-/// How much of a body is kept with a refusal.
+/// Length of the response body in an error text.
 const BODY_CHARS_MAX: usize = 500;
 
-/// Only 2xx is success. An answer that speaks of the whole endpoint makes it unavailable: nobody's fault, tried again with
-/// patience. The rest may be about this event, also a gateway whose receiver it crashed: its policy decides how often it is
-/// tried.
-pub(crate) fn judge(status: StatusCode, body: &str) -> Receipt {
-    let says = words(status, body);
+/// The receipt of an event. Only 2xx is success. A status that concerns the whole endpoint means that it is unavailable, which
+/// is no failure of the event. Any other status may concern the event, also that of a gateway whose backend the event crashed:
+/// the retry policy decides.
+pub(crate) fn receipt(status: StatusCode, body: &str) -> Receipt {
+    let text = text(status, body);
     match status {
         _ if status.is_success() => Receipt::Delivered,
-        _ if status.is_redirection() => Receipt::Refused(says),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Receipt::Unavailable(says),
-        StatusCode::PAYLOAD_TOO_LARGE => Receipt::Rejected(says),
-        _ => Receipt::Refused(says),
+        _ if status.is_redirection() => Receipt::Refused(text),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Receipt::Unavailable(text),
+        StatusCode::PAYLOAD_TOO_LARGE => Receipt::Rejected(text),
+        _ => Receipt::Refused(text),
     }
 }
 
-/// What an answer to a notice means. Busy and broken servers are asked again; the rest would be said again.
+/// The reply to a notice. A retry is useful for busy and failing servers; other statuses would repeat.
 pub(crate) fn reply(status: StatusCode, after: Option<Duration>, body: &str) -> Reply {
-    let says = words(status, body);
+    let text = text(status, body);
     match status {
         _ if status.is_success() => Reply::Taken,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Reply::Later { says, after },
-        _ if status.is_server_error() => Reply::Later { says, after },
-        _ => Reply::Refused(says),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Reply::Later { says: text, after },
+        _ if status.is_server_error() => Reply::Later { says: text, after },
+        _ => Reply::Refused(text),
     }
 }
 
-fn words(status: StatusCode, body: &str) -> String {
-    let words: String = body.chars().take(BODY_CHARS_MAX).collect();
-    match words.trim() {
+fn text(status: StatusCode, body: &str) -> String {
+    let start: String = body.chars().take(BODY_CHARS_MAX).collect();
+    match start.trim() {
         _ if status.is_redirection() => format!("{status}; redirects are not followed, set the new address"),
         "" => status.to_string(),
-        _ => format!("{status}: {words}"),
+        _ => format!("{status}: {start}"),
     }
 }
 
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_success_patience_or_a_refusal() {
+    fn a_response_is_success_unavailability_or_a_refusal() {
         let check = |status: u16, expected: Receipt| {
-            assert_eq!(judge(StatusCode::from_u16(status).unwrap(), " why "), expected);
+            assert_eq!(receipt(StatusCode::from_u16(status).unwrap(), " why "), expected);
         };
         check(200, Receipt::Delivered);
         check(204, Receipt::Delivered);
@@ -64,8 +64,8 @@ mod tests {
         check(500, Receipt::Refused("500 Internal Server Error:  why ".into()));
         check(502, Receipt::Refused("502 Bad Gateway:  why ".into()));
         check(503, Receipt::Unavailable("503 Service Unavailable:  why ".into()));
-        let long = judge(StatusCode::IM_A_TEAPOT, &"é".repeat(9_000));
-        assert!(matches!(long, Receipt::Refused(says) if says.chars().count() < 600));
+        let long = receipt(StatusCode::IM_A_TEAPOT, &"é".repeat(9_000));
+        assert!(matches!(long, Receipt::Refused(text) if text.chars().count() < 600));
     }
 
     #[test]
