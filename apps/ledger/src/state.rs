@@ -1,7 +1,7 @@
 //! The state of each event (PENDING, PROCESSED or FAILED), derived from the state that Postroom stores for each route.
 
-use postroom::dead::{self, Selection};
-use postroom::operate::{self, Carrier, Step, Timeline};
+use postroom::dead::{self, LetterState, Selection};
+use postroom::operate::{self, Carrier, Delivery, DeliveryState, Timeline};
 use postroom::{Entry, Inspect, Result};
 use postroom_host::Host;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub(crate) struct EventState {
     #[serde(with = "time::serde::rfc3339::option")]
     processed_at: Option<OffsetDateTime>,
     /// The state on each route that carries the event.
-    routes: Vec<Step>,
+    routes: Vec<Delivery>,
 }
 
 /// Lists at most `limit` events in this state (`None`: in any state). Failed and processed events are sorted newest first,
@@ -67,7 +67,7 @@ async fn failed(store: &dyn Inspect, carriers: &[Carrier], limit: usize) -> Resu
     let which = Selection {
         routes: carriers.iter().map(|carrier| carrier.route.clone()).collect(),
         event_types: TYPES.map(str::to_owned).into(),
-        state: Some("dead"),
+        state: Some(LetterState::Dead),
         ..Selection::default()
     };
     let letters = dead::list(store.db(), &which, None, limit as u64).await?;
@@ -80,20 +80,20 @@ async fn failed(store: &dyn Inspect, carriers: &[Carrier], limit: usize) -> Resu
 impl EventState {
     /// Combines the states of all routes that carry the event's type.
     fn of(timeline: Timeline, carriers: &[Carrier]) -> Self {
-        let Timeline { entry, steps, .. } = timeline;
-        let carries = |carrier: &Carrier, step: &Step| {
-            carrier.route == step.route && carrier.filter.matches(&entry.event.event_type)
+        let Timeline { entry, deliveries, .. } = timeline;
+        let carries = |carrier: &Carrier, delivery: &Delivery| {
+            carrier.route == delivery.route && carrier.filter.matches(&entry.event.event_type)
         };
-        let is_ours = |step: &Step| carriers.iter().any(|carrier| carries(carrier, step));
-        let ours: Vec<Step> = steps.into_iter().filter(is_ours).collect();
+        let is_ours = |delivery: &Delivery| carriers.iter().any(|carrier| carries(carrier, delivery));
+        let ours: Vec<Delivery> = deliveries.into_iter().filter(is_ours).collect();
         let movement: Option<Movement> = entry.event.decode().ok();
         Self {
             event_id: entry.event.id,
-            state: judge(ours.iter().map(|step| step.state.as_str())),
-            retry_count: ours.iter().filter_map(|step| step.attempts).max().unwrap_or(0),
-            error: ours.iter().find_map(|step| step.error.clone()),
+            state: judge(ours.iter().map(|delivery| delivery.state)),
+            retry_count: ours.iter().filter_map(|delivery| delivery.attempts).max().unwrap_or(0),
+            error: ours.iter().find_map(|delivery| delivery.error.clone()),
             created_at: entry.created_at,
-            processed_at: ours.iter().filter_map(|step| step.handled_at).max(),
+            processed_at: ours.iter().filter_map(|delivery| delivery.handled_at).max(),
             account_id: entry.event.aggregate_id,
             transaction_id: movement.map(|movement| movement.transaction_id),
             event_type: entry.event.event_type,
@@ -103,13 +103,14 @@ impl EventState {
 }
 
 /// One failed route makes the event failed; one waiting route makes it pending.
-fn judge<'a>(states: impl Iterator<Item = &'a str>) -> State {
+fn judge(states: impl Iterator<Item = DeliveryState>) -> State {
+    use DeliveryState::{Dead, Discarded, Held, Parked, Passed, Pending, Retried, Unwanted, Waiting};
     let mut judged = State::Processed;
     for state in states {
         match state {
-            "dead" | "held" => return State::Failed,
-            "pending" | "parked" | "waiting" => judged = State::Pending,
-            _ => {}
+            Dead | Held => return State::Failed,
+            Pending | Parked | Waiting => judged = State::Pending,
+            Passed | Retried | Discarded | Unwanted => {}
         }
     }
     judged
@@ -121,12 +122,15 @@ mod tests {
 
     #[test]
     fn the_worst_route_decides() {
-        let check = |states: &[&str], expected| assert_eq!(judge(states.iter().copied()), expected, "{states:?}");
+        use DeliveryState::{Dead, Discarded, Held, Parked, Passed, Pending, Waiting};
+        let check = |states: &[DeliveryState], expected| {
+            assert_eq!(judge(states.iter().copied()), expected, "{states:?}");
+        };
         check(&[], State::Processed);
-        check(&["passed", "discarded"], State::Processed);
-        check(&["passed", "pending"], State::Pending);
-        check(&["parked", "passed"], State::Pending);
-        check(&["dead", "pending"], State::Failed);
-        check(&["waiting", "held"], State::Failed);
+        check(&[Passed, Discarded], State::Processed);
+        check(&[Passed, Pending], State::Pending);
+        check(&[Parked, Passed], State::Pending);
+        check(&[Dead, Pending], State::Failed);
+        check(&[Waiting, Held], State::Failed);
     }
 }

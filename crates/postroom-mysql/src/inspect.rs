@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::{Entry, Hidden, OpenTransaction, Position, Result};
+use postroom::{Entry, Hidden, HiddenTransactions, OpenTransaction, Position, Result};
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, Row};
 use tokio::time::Instant;
@@ -51,8 +51,9 @@ impl Mysql {
     pub(crate) async fn list_hidden(&self) -> Result<Option<Hidden>> {
         match self.ask_open().await {
             Err(error) if is_privilege_missing(&error) => Ok(Some(Hidden {
-                what: "this user may not see open transactions".to_owned(),
-                next: "grant process on *.* to this user".to_owned(),
+                transactions: HiddenTransactions::All,
+                user: None,
+                privilege: "process on *.*".to_owned(),
             })),
             Err(error) => Err(db("look what this user may see", error)),
             Ok(_) => Ok(None),

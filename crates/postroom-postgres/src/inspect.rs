@@ -1,6 +1,6 @@
 //! What only the database can tell about how the outbox is doing.
 
-use postroom::{Entry, Hidden, OpenTransaction, Position, Result};
+use postroom::{Entry, Hidden, HiddenTransactions, OpenTransaction, Position, Result};
 
 use crate::error::driver;
 use crate::{Postgres, read};
@@ -62,7 +62,8 @@ pub(crate) async fn hidden(store: &Postgres) -> Result<Option<Hidden>> {
         .await
         .map_err(|source| driver("look what this user may see", source))?;
     Ok(is_hidden.then(|| Hidden {
-        what: format!("{me} may not see the open transactions of other users"),
-        next: format!("grant pg_read_all_stats to {me}"),
+        transactions: HiddenTransactions::OfOthers,
+        user: Some(me),
+        privilege: "pg_read_all_stats".to_owned(),
     }))
 }

@@ -1,4 +1,7 @@
-//! The one error of the library: what kind it is (for code), what was being done and what caused it (for people).
+//! The one error of the library: what kind it is (for code), what was being done and what caused it (for people), and what an
+//! operator can do next.
+
+mod next_step;
 
 mod condition;
 #[cfg(any(feature = "mysql", test))]
@@ -17,6 +20,8 @@ use sea_orm::{DbErr, RuntimeErr};
 use sqlx::error::DatabaseError;
 
 pub use condition::Condition;
+
+pub use next_step::{Letters, NextStep};
 
 /// `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -50,16 +55,18 @@ pub struct Error {
     condition: Option<Condition>,
     doing: String,
     source: Option<BoxError>,
+    next: Vec<NextStep>,
 }
 
 impl Error {
-    /// An error without a cause of its own: `doing` says what is wrong and the way out.
+    /// An error without a cause of its own: `doing` says what is wrong. It gives the way out, unless that is a [`NextStep`].
     pub fn new(kind: ErrorKind, doing: impl Into<String>) -> Self {
         Self {
             kind,
             condition: None,
             doing: doing.into(),
             source: None,
+            next: Vec::new(),
         }
     }
 
@@ -70,7 +77,15 @@ impl Error {
             condition: None,
             doing: doing.into(),
             source: Some(source.into()),
+            next: Vec::new(),
         }
+    }
+
+    /// The same error with what an operator can do about it. The text of the error does not contain these steps.
+    #[must_use]
+    pub fn with_next(mut self, steps: impl IntoIterator<Item = NextStep>) -> Self {
+        self.next.extend(steps);
+        self
     }
 
     /// Shorthand for [`ErrorKind::Invalid`].
@@ -114,6 +129,11 @@ impl Error {
             None => database_condition(error),
         };
         causes(self).find_map(meaning).unwrap_or(Condition::Other)
+    }
+
+    /// The steps that an operator can take, as far as the error knows.
+    pub fn next_steps(&self) -> &[NextStep] {
+        &self.next
     }
 
     /// The whole chain in one line, outermost first, each cause once. The same as [`fmt::Display`].

@@ -29,7 +29,7 @@ pub use destination::{Batch, Destination, Receipt};
 pub use emit::ingest::ingest;
 pub use emit::nudge;
 pub use emit::{append, cancel, check_due_at, emit, emit_at, schedule};
-pub use error::{BoxError, Condition, Error, ErrorKind, Result, reject};
+pub use error::{BoxError, Condition, Error, ErrorKind, Letters, NextStep, Result, reject};
 pub use event::catalog::{EventType, Naming};
 pub use event::cause::{HOPS_MAX, TRACEPARENT};
 pub use event::entry::{Entry, Position};
@@ -51,10 +51,13 @@ pub use policy::{Dead, Start};
 pub use relay::Relay;
 pub use relay::health::{Counts, Health, Reading, Trouble, Worker, WorkerHealth};
 pub use route::{BATCH, BATCH_MAX, Route, Source, To};
+pub use state::outage::Side;
 pub use state::parked::{Parked, Parking};
 pub use store::fault::Fault;
 pub use store::migration::Migration;
-pub use store::outbox::{Hidden, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Prune, Pulse, with_timeout};
+pub use store::outbox::{
+    Hidden, HiddenTransactions, Inspect, OpenTransaction, Outbox, PAGE_BYTES, Page, Prune, Pulse, with_timeout,
+};
 #[cfg(any(feature = "postgres", feature = "mysql", test))]
 pub use store::reconnect;
 pub use store::tx::{Transaction, Tx};

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use postroom::operate::RouteStatus;
+use postroom::operate::{RouteState, RouteStatus};
 
 use crate::age::age;
 use crate::listing::{Cell, Listing};
 use crate::output::Tone;
+use crate::text;
 
 /// Over how long a rate is measured.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -22,30 +23,16 @@ pub(crate) struct Row {
     pub(crate) oldest_s: Option<f64>,
     pub(crate) parked: u64,
     pub(crate) dead: u64,
-    pub(crate) state: State,
+    pub(crate) state: RouteState,
 }
 
-/// Whether a route is being worked.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum State {
-    Working,
-    Paused,
-    Held(u64),
-    Nobody,
-    Down(String),
-}
-
-impl State {
-    fn cell(&self) -> Cell {
-        match self {
-            Self::Working => Cell::new(Tone::Good, "working"),
-            Self::Paused => Cell::new(Tone::Warn, "paused"),
-            Self::Held(1) => Cell::new(Tone::Warn, "1 key held by a dead letter"),
-            Self::Held(keys) => Cell::new(Tone::Warn, format!("{keys} keys held by dead letters")),
-            Self::Nobody => Cell::new(Tone::Bad, "nobody works it"),
-            Self::Down(reason) => Cell::new(Tone::Bad, format!("cannot go on: {reason}")),
-        }
-    }
+fn cell(state: &RouteState) -> Cell {
+    let tone = match state {
+        RouteState::Working => Tone::Good,
+        RouteState::Paused | RouteState::Held { .. } => Tone::Warn,
+        RouteState::Unworked | RouteState::Down { .. } => Tone::Bad,
+    };
+    Cell::new(tone, text::route_state(state))
 }
 
 /// One row per route shard, as the store knows them.
@@ -64,19 +51,9 @@ pub(crate) fn rows(routes: &[RouteStatus]) -> Vec<Row> {
             oldest_s: route.oldest_s,
             parked: route.retrying + route.waiting,
             dead: route.dead,
-            state: state(route),
+            state: route.state(),
         })
         .collect()
-}
-
-fn state(route: &RouteStatus) -> State {
-    match route {
-        RouteStatus { is_paused: true, .. } => State::Paused,
-        RouteStatus { is_leased: false, .. } => State::Nobody,
-        RouteStatus { down: Some(reason), .. } => State::Down(reason.clone()),
-        RouteStatus { held: 1.., .. } => State::Held(route.held),
-        RouteStatus { .. } => State::Working,
-    }
 }
 
 /// The rows as a table; the rate is a column if it is known.
@@ -112,7 +89,7 @@ pub(crate) fn listing(rows: &[Row]) -> Listing {
             row.oldest_s.map_or_else(|| "-".into(), |seconds| age(seconds).into()),
             alert(row.parked, Tone::Warn),
             alert(row.dead, Tone::Bad),
-            row.state.cell(),
+            cell(&row.state),
         ];
         listing.row(first.into_iter().chain(rate).chain(rest));
     }
@@ -156,7 +133,7 @@ mod tests {
             oldest_s: None,
             parked: 0,
             dead: 0,
-            state: State::Working,
+            state: RouteState::Working,
         }
     }
 

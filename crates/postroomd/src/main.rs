@@ -15,6 +15,7 @@ mod output;
 mod signal;
 mod store;
 mod telemetry;
+mod text;
 mod view;
 
 use std::io::Write as _;

@@ -7,6 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use terminal_size::{Height, Width, terminal_size};
 
+use crate::text;
+
 /// Writes text and a line end to standard output.
 pub(crate) fn print(text: impl fmt::Display) -> Result<()> {
     let mut out = io::stdout().lock();
@@ -31,7 +33,7 @@ pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
     broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The whole chain in one line, outermost first. Drivers repeat their cause in their own text; it is said once.
+/// The whole chain in one line, outermost first, then what to do. Drivers repeat their cause in their own text; it is said once.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -41,7 +43,13 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
     }
-    line
+    let own = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<postroom::Error>());
+    match own.map(postroom::Error::next_steps).find(|steps| !steps.is_empty()) {
+        Some(steps) => format!("{line}; {}", text::next(steps)),
+        None => line,
+    }
 }
 
 /// Whether a person watches.
@@ -135,6 +143,8 @@ impl Paint {
 
 #[cfg(test)]
 mod tests {
+    use postroom::NextStep;
+
     use super::*;
 
     #[test]
@@ -148,6 +158,14 @@ mod tests {
             .context("the server says: access denied")
             .context("open the store");
         assert_eq!(chain(&error), "open the store: the server says: access denied");
+    }
+
+    #[test]
+    fn a_chain_ends_with_what_to_do() {
+        let unknown = postroom::Error::invalid("there is no replay 7").with_next([NextStep::ShowReplays]);
+        let error = anyhow::Error::new(unknown).context("cancel");
+        let expected = "cancel: there is no replay 7; `postroom replay list` shows them";
+        assert_eq!(chain(&error), expected);
     }
 
     #[test]

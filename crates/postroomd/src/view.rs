@@ -198,8 +198,9 @@ impl Frame<'_> {
 
 #[cfg(test)]
 mod tests {
+    use postroom::operate::RouteState;
+
     use super::*;
-    use crate::board::State;
 
     #[test]
     fn a_frame_shows_routes_events_and_warnings() {
@@ -225,8 +226,15 @@ mod tests {
             },
             up_s: 125.0,
             rows: vec![
-                row("hello-flaky", 2, 1, State::Working),
-                row("orders", 0, 0, State::Down("connection refused".to_owned())),
+                row("hello-flaky", 2, 1, RouteState::Working),
+                row(
+                    "orders",
+                    0,
+                    0,
+                    RouteState::Down {
+                        says: "connection refused".to_owned(),
+                    },
+                ),
             ],
             events: &VecDeque::from([event("1"), event("2\x1b[2J")]),
             notes: vec!["entry became a dead letter route=hello-flaky".to_owned()],

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postroom::dead::{self, DeadLetter, Selection};
+use postroom::dead::{self, DeadLetter, LetterState, Selection};
 use postroom::{Event, append, parse_payload, table};
 use postroom_testkit::wait::until_some;
 use sea_orm::ConnectionTrait;
@@ -55,8 +55,8 @@ async fn c_05_a_payment_for_an_order_the_shop_lacks_is_given_up_and_counted_once
 
     let letter = letter(&shop, "commerce-sales").await;
     assert_eq!(
-        (letter.attempts, letter.state.as_str()),
-        (4, "dead"),
+        (letter.attempts, letter.state),
+        (4, LetterState::Dead),
         "one attempt and three retries"
     );
     assert!(

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use postroom::dead::{self, DeadLetter, Selection};
+use postroom::dead::{self, DeadLetter, LetterState, Selection};
 use postroom::replay::{self, Range, Replay};
 use postroom::table::{self, Table, named};
 use postroom::{DomainEvent, Error, Inspect, Result, clock};
@@ -118,7 +118,7 @@ impl<'a> Operator<'a> {
 
     async fn decide_letters(&mut self) -> Result<()> {
         let (mut retry, mut discard) = (Vec::new(), Vec::new());
-        for (group, letter, change) in self.letters(Some("dead")).await? {
+        for (group, letter, change) in self.letters(Some(LetterState::Dead)).await? {
             match self.is_discarded(group, letter.dead_id, &change) {
                 true => discard.push(letter.dead_id),
                 false => retry.push(letter.dead_id),
@@ -147,7 +147,7 @@ impl<'a> Operator<'a> {
     }
 
     /// The dead letters of the run.
-    async fn letters(&self, state: Option<&'static str>) -> Result<Vec<(Group, DeadLetter, Change)>> {
+    async fn letters(&self, state: Option<LetterState>) -> Result<Vec<(Group, DeadLetter, Change)>> {
         let which = Selection {
             routes: self.run.routes(),
             state,
@@ -255,7 +255,10 @@ impl<'a> Operator<'a> {
         let mut pending = u64::from(self.count_replayed().await? == 0);
         for select in [
             counting(Table::Parked, of_run()),
-            counting(Table::Failed, of_run().and(Expr::col("state").eq("dead"))),
+            counting(
+                Table::Failed,
+                of_run().and(Expr::col("state").eq(LetterState::Dead.name())),
+            ),
             counting(Table::Scheduled, scheduled),
         ] {
             pending += total(db, &select).await?;
@@ -291,10 +294,10 @@ impl<'a> Operator<'a> {
             acts.entry(*group).or_default().replayed.clone_from(keys);
         }
         for (group, letter, change) in self.letters(None).await? {
-            let decision = match letter.state.as_str() {
-                "discarded" => Decision::Discarded,
-                "retried" => Decision::Retried,
-                _ => Decision::None,
+            let decision = match letter.state {
+                LetterState::Discarded => Decision::Discarded,
+                LetterState::Retried => Decision::Retried,
+                LetterState::Dead => Decision::None,
             };
             let letters = &mut acts.entry(group).or_default().letters;
             let known = letters.entry((change.key, change.ver)).or_insert(decision);

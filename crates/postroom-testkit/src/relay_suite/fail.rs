@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use postroom::dead::{self, DeadLetter, Selection};
+use postroom::dead::{self, DeadLetter, LetterState, Selection};
+use postroom::operate::Reason;
 use postroom::{Batch, Dead, Destination, Filter, Ordering, Receipt, Route, Start, Subscriber, To, operate, table};
 use sea_orm::ConnectionTrait as _;
 
@@ -14,7 +15,7 @@ use crate::Fresh;
 
 async fn letters(office: &Office) -> Vec<DeadLetter> {
     let which = Selection {
-        state: Some("dead"),
+        state: Some(LetterState::Dead),
         ..Selection::default()
     };
     dead::list(office.fresh.db(), &which, None, 100)
@@ -134,8 +135,8 @@ pub async fn a_dead_letter_holds_its_key_until_it_is_discarded(fresh: Fresh) {
         .await
         .expect("list");
     assert_eq!(
-        (kept[0].state.as_str(), kept[0].reason.as_deref()),
-        ("discarded", Some("a test"))
+        (kept[0].state, kept[0].reason.as_deref()),
+        (LetterState::Discarded, Some("a test"))
     );
 }
 
@@ -503,8 +504,10 @@ async fn downs(office: &Office) -> Vec<String> {
     let reasons = operate::why(&*office.store()).await.expect("reasons");
     reasons
         .into_iter()
-        .filter(|reason| reason.what == "down")
-        .map(|reason| reason.says)
+        .filter_map(|reason| match reason {
+            Reason::Down { says, .. } => Some(says),
+            _ => None,
+        })
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use postroom::dead::Selection;
-use postroom::operate;
+use postroom::operate::{self, DeliveryState, NextStep, ReasonKind};
 use postroom::{DomainEvent, Fault, Job, Subscriber, Trouble, When, clock, migration, table};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, TransactionTrait};
 use uuid::Uuid;
@@ -367,19 +367,21 @@ pub async fn why_names_what_is_stuck(fresh: Fresh) {
         ..script.subscriber(1)
     }));
     office.emit(&[("b", "poison"), ("b", "behind")]).await;
-    let says = async |what: &str| {
+    let says = async |kind: ReasonKind| {
         operate::why(&*office.store())
             .await
             .expect("why")
             .iter()
-            .any(|reason| reason.what == what)
+            .any(|reason| reason.kind() == kind)
     };
-    office.until("it names the held key", async || says("held").await).await;
-    assert!(says("dead").await);
+    office
+        .until("it names the held key", async || says(ReasonKind::Held).await)
+        .await;
+    assert!(says(ReasonKind::Dead).await);
     operate::set_paused(&*office.store(), "s", true, "me")
         .await
         .expect("pause");
-    assert!(says("paused").await);
+    assert!(says(ReasonKind::Paused).await);
     office.stop().await;
 }
 
@@ -407,11 +409,9 @@ pub async fn a_relay_without_tables_names_the_way_out(fresh: Fresh) {
             )
         })
         .await;
-    let says = first().map(|trouble| trouble.to_string()).unwrap_or_default();
-    assert!(
-        says.contains("postroom migrate") && says.contains("migration::up"),
-        "{says}"
-    );
+    let trouble = first().expect("a trouble");
+    assert_eq!(trouble.next_steps(), [NextStep::Migrate]);
+    assert!(trouble.to_string().contains("apply the migrations"), "{trouble}");
     migration::up(office.fresh.db(), "postroom", all).await.expect("up");
     office.emit(&[("a", "one")]).await;
     office.expect("s", &["one"]).await;
@@ -433,20 +433,22 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
         operate::timeline(&*office.store(), ids[at])
             .await
             .expect("timeline")
-            .steps
+            .deliveries
             .remove(0)
     };
     office
-        .until("the last is parked", async || state(2).await.state == "waiting")
+        .until("the last is parked", async || {
+            state(2).await.state == DeliveryState::Waiting
+        })
         .await;
-    assert_eq!(state(0).await.state, "passed");
+    assert_eq!(state(0).await.state, DeliveryState::Passed);
     assert!(state(0).await.handled_at.is_some());
-    assert_eq!(state(1).await.state, "parked");
+    assert_eq!(state(1).await.state, DeliveryState::Parked);
     office.stop().await;
     let late = office.emit(&[("c", "late")]).await;
     office.store().pulse().await.expect("pulse");
     let timeline = operate::timeline(&*office.store(), late[0]).await.expect("timeline");
-    assert_eq!(timeline.steps[0].state, "pending");
+    assert_eq!(timeline.deliveries[0].state, DeliveryState::Pending);
     let unknown = operate::timeline(&*office.store(), Uuid::now_v7())
         .await
         .expect_err("no such event");

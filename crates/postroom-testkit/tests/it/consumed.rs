@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use postroom::dead::LetterState;
 use postroom::envelope::CLOUDEVENTS_JSON;
+use postroom::operate::{NextStep, Reason, ReasonKind};
 use postroom::{
     BoxError, Broker as _, Database, Delays, Entry, Envelope, Error, ErrorKind, Event, ExternalTask, Filter, Handler,
     Relay, Result, Retry, Start, Subscriber, Tx, clock, dead, operate, table,
@@ -149,8 +151,12 @@ async fn what_was_discarded_and_comes_again_is_not_handled() {
     }
     consume(&fresh, &broker, 1, 2).await;
     let letters = letters(&fresh).await;
-    let states: Vec<&str> = letters.iter().map(|letter| letter.state.as_str()).collect();
-    assert_eq!(states, ["discarded"], "the handler got it again, and failed again");
+    let states: Vec<LetterState> = letters.iter().map(|letter| letter.state).collect();
+    assert_eq!(
+        states,
+        [LetterState::Discarded],
+        "the handler got it again, and failed again"
+    );
 }
 
 /// Counts the external tasks that it runs, and fails as the handler does.
@@ -317,7 +323,7 @@ async fn an_event_that_a_broker_does_not_bring_is_named() {
     tx.commit().await.unwrap();
     let named = async || {
         let reasons = operate::why(&*fresh).await.unwrap();
-        let is_named = |reason: &operate::Reason| reason.what == operate::What::NotBrought;
+        let is_named = |reason: &Reason| reason.kind() == ReasonKind::NotBrought;
         reasons.into_iter().find(is_named)
     };
     assert!(named().await.is_none(), "it may still come");
@@ -326,11 +332,14 @@ async fn an_event_that_a_broker_does_not_bring_is_named() {
                update postroom_outbox_cursor set owner = 'a relay', expires_at = '2999-01-01T00:00:00.000Z'";
     fresh.db().execute_unprepared(old).await.unwrap();
     let reason = named().await.unwrap();
-    assert!(reason.says.contains(&lost.id.to_string()), "{reason:?}");
-    assert!(
-        reason.next.contains("postroom replay --route s --from-id 1 --to-id 1"),
-        "{reason:?}"
-    );
+    let is_lost = |reason: &Reason| matches!(reason, Reason::NotBrought { event_id, .. } if *event_id == lost.id);
+    assert!(is_lost(&reason), "{reason:?}");
+    let replay = NextStep::Replay {
+        route: "s".to_owned(),
+        from_id: 1,
+        to_id: 1,
+    };
+    assert!(reason.next_steps().contains(&replay), "{reason:?}");
 }
 
 /// What is published before the group is back came later than all it has had: it is not passed over.
@@ -392,7 +401,7 @@ async fn what_is_no_event_cannot_be_retried() {
             .unwrap(),
         0
     );
-    assert_eq!(letters(&fresh).await.pop().unwrap().state, "dead");
+    assert_eq!(letters(&fresh).await.pop().unwrap().state, LetterState::Dead);
     assert_eq!(dead::discard(fresh.db(), &this, "ada", "garbage").await.unwrap(), 1);
 }
 

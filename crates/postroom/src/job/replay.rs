@@ -1,6 +1,7 @@
 //! Replays under way: parks the entries of a range again, a few at a time.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::entry::Entry;
 use crate::job::{Job, When};
 use crate::policy::filter::Filter;
@@ -37,6 +38,47 @@ const LOOK: u64 = 5_000;
 const LOOK_TIME: Duration = Duration::from_millis(500);
 /// A replay waits while its route has this many entries parked.
 const PARKED_MAX: u64 = 5_000;
+
+/// The state of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayState {
+    /// A relay carries it out.
+    Running,
+    /// It has handed every entry of its range to the route.
+    Done,
+    /// An operator stopped it, or its route was forgotten.
+    Canceled,
+}
+
+impl ReplayState {
+    /// Its name in tables and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        match name {
+            "running" => Ok(Self::Running),
+            "done" => Ok(Self::Done),
+            "canceled" => Ok(Self::Canceled),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a replay is in the state {name:?}, which this version does not know"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for ReplayState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Which entries to deliver again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -159,7 +201,7 @@ async fn running(db: &DatabaseConnection) -> Result<Vec<Running>> {
         .columns(["replay_id", "route", "per_second", "next_id", "until_id", "again"])
         .expr_as(filter, "filter")
         .from(table::named(&tx, Table::Replay))
-        .and_where(Expr::col("state").eq("running"));
+        .and_where(Expr::col("state").eq(ReplayState::Running.name()));
     let rows = tx
         .query_all(&select)
         .await
@@ -342,20 +384,20 @@ async fn parked_rows(db: &DatabaseConnection, route: &str) -> Result<u64> {
 /// Writes down how far it has come; `false` when it was canceled meanwhile.
 async fn progress(tx: &Tx, replay: &Running, found: &Found) -> Result<bool> {
     let state = if found.next_id >= replay.until_id {
-        "done"
+        ReplayState::Done
     } else {
-        "running"
+        ReplayState::Running
     };
     let parked = i64::try_from(found.ids.len()).unwrap_or(i64::MAX);
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
         .value("next_id", found.next_id)
-        .value("state", state)
+        .value("state", state.name())
         .value("parked", Expr::col("parked").add(parked))
         .and_where(Expr::col("replay_id").eq(replay.replay_id))
         .and_where(Expr::col("next_id").eq(replay.next_id)) // another process may have gone on
-        .and_where(Expr::col("state").eq("running"));
+        .and_where(Expr::col("state").eq(ReplayState::Running.name()));
     let written = tx
         .execute(&update)
         .await

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::broker::UNREADABLE;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Letters, NextStep, Result};
 use crate::event::entry::Entry;
 use crate::operate::audit;
 use crate::state::cursor::{self, Shard};
@@ -22,6 +22,8 @@ use crate::store::bounded;
 use crate::store::db_clock::{db_now, read_stamp};
 use crate::store::table::{self, Table, read_entry, read_time};
 use crate::store::tx::Tx;
+
+pub use crate::state::dead::LetterState;
 
 /// Letters decided in one transaction.
 const BATCH: u64 = 200;
@@ -36,7 +38,7 @@ const NAMED_MAX: usize = 1_000;
 /// An entry that was given up.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeadLetter {
-    /// Its number, for `postroom dead show`.
+    /// Its number.
     pub dead_id: i64,
     /// Which route gave it up.
     pub route: String,
@@ -47,7 +49,7 @@ pub struct DeadLetter {
     pub entry: Entry,
     /// How often it was tried.
     pub attempts: u32,
-    /// What the last attempt said.
+    /// The error of the last attempt.
     pub error: String,
     /// When it failed first.
     #[serde(with = "time::serde::rfc3339::option")]
@@ -55,15 +57,29 @@ pub struct DeadLetter {
     /// When it was given up.
     #[serde(with = "time::serde::rfc3339")]
     pub dead_at: OffsetDateTime,
-    /// `dead`, `retried` or `discarded`.
-    pub state: String,
+    /// Whether it waits for a decision.
+    pub state: LetterState,
     /// Why it was discarded.
     pub reason: Option<String>,
-    /// Who decided.
+    /// The operator that decided.
     pub decided_by: Option<String>,
     /// When.
     #[serde(with = "time::serde::rfc3339::option")]
     pub decided_at: Option<OffsetDateTime>,
+}
+
+impl DeadLetter {
+    /// The steps that an operator can take; none, once it is decided on.
+    pub fn next_steps(&self) -> Vec<NextStep> {
+        let letters = || Letters::Id(self.dead_id);
+        match self.state {
+            LetterState::Dead => vec![
+                NextStep::Retry { letters: letters() },
+                NextStep::Discard { letters: letters() },
+            ],
+            LetterState::Retried | LetterState::Discarded => Vec::new(),
+        }
+    }
 }
 
 /// Which dead letters.
@@ -80,11 +96,11 @@ pub struct Selection {
     /// Whose error contains this.
     pub error: Option<String>,
     /// In this state; `None` means any.
-    pub state: Option<&'static str>,
+    pub state: Option<LetterState>,
 }
 
 /// Dead letters, newest first, with a number below `before`; fewer than `limit` if they are large. What is left out comes after the
-/// last one's number.
+/// last one's number. This writes nothing.
 pub async fn list(
     db: &DatabaseConnection,
     which: &Selection,
@@ -164,17 +180,24 @@ async fn check_named(db: &DatabaseConnection, dead_ids: &[i64], decision: &Decis
     }
     let letters = named(db, dead_ids).await?;
     let refusal = |dead_id: &i64| match letters.iter().find(|letter| letter.dead_id == *dead_id) {
-        None => Some((ErrorKind::NotFound, unknown(*dead_id))),
-        Some(letter) => decision.refuse(letter).map(|says| (ErrorKind::Conflict, says)),
+        None => Some(unknown(*dead_id)),
+        Some(letter) => decision.refuse(letter),
     };
-    let refused: Vec<(ErrorKind, String)> = dead_ids.iter().filter_map(refusal).collect();
-    match refused.first() {
-        None => Ok(()),
-        Some((kind, _)) => {
-            let says: Vec<&str> = refused.iter().map(|(_, says)| says.as_str()).collect();
-            Err(Error::new(*kind, says.join("; ")))
-        }
-    }
+    dead_ids.iter().filter_map(refusal).reduce(together).map_or(Ok(()), Err)
+}
+
+/// One error for two refusals.
+fn together(first: Error, second: Error) -> Error {
+    let says = format!("{}; {}", first.doing(), second.doing());
+    let mut steps = first.next_steps().to_vec();
+    steps.extend(
+        second
+            .next_steps()
+            .iter()
+            .filter(|step| !first.next_steps().contains(step))
+            .cloned(),
+    );
+    Error::new(first.kind(), says).with_next(steps)
 }
 
 /// As much of a letter as decides whether it can be decided on.
@@ -182,7 +205,7 @@ struct Named {
     dead_id: i64,
     route: String,
     event_type: String,
-    state: String,
+    state: LetterState,
     decided_by: Option<String>,
 }
 
@@ -206,7 +229,7 @@ async fn named(db: &DatabaseConnection, dead_ids: &[i64]) -> Result<Vec<Named>> 
             dead_id: row.try_get("", "dead_id")?,
             route: row.try_get("", "route")?,
             event_type: row.try_get("", "event_type")?,
-            state: row.try_get("", "state")?,
+            state: LetterState::named(&row.try_get::<String>("", "state")?)?,
             decided_by: row.try_get("", "decided_by")?,
         })
     };
@@ -233,27 +256,28 @@ async fn check_routes(db: &DatabaseConnection, which: &Selection) -> Result<()> 
     tx.commit().await
 }
 
-fn unknown(dead_id: i64) -> String {
-    format!("there is no dead letter {dead_id}; `postroom dead list` shows those that wait")
+fn unknown(dead_id: i64) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no dead letter {dead_id}"))
+        .with_next([NextStep::ShowLetters { letters: Letters::All }])
 }
 
 impl Decision {
     /// Why a letter cannot be decided on so, if it cannot.
-    fn refuse(&self, letter: &Named) -> Option<String> {
+    fn refuse(&self, letter: &Named) -> Option<Error> {
         let dead_id = letter.dead_id;
-        if letter.state != "dead" {
+        if letter.state != LetterState::Dead {
             let who = letter.decided_by.as_deref().unwrap_or("somebody");
-            let state = &letter.state;
-            return Some(format!(
-                "dead letter {dead_id} is {state} already, by {who}; `postroom dead show {dead_id}` tells when"
-            ));
+            let says = format!("dead letter {dead_id} is {} already, by {who}", letter.state);
+            let letters = Letters::Id(dead_id);
+            return Some(Error::new(ErrorKind::Conflict, says).with_next([NextStep::ShowLetters { letters }]));
         }
         let is_lost = matches!(self, Self::Retry) && letter.event_type == UNREADABLE;
         is_lost.then(|| {
-            format!(
+            let says = format!(
                 "dead letter {dead_id} is a message that is no event, which cannot be retried: let its producer send it \
                  again, and discard it"
-            )
+            );
+            Error::new(ErrorKind::Conflict, says)
         })
     }
 }
@@ -262,7 +286,7 @@ impl Decision {
 /// take what is no event, and nobody works a route that was forgotten, so that is not retried.
 async fn undecided(tx: &Tx, which: &Selection, after: i64, decision: &Decision) -> Result<Vec<DeadLetter>> {
     let which = Selection {
-        state: Some("dead"),
+        state: Some(LetterState::Dead),
         ..which.clone()
     };
     let mut select = rows(tx, &which);
@@ -326,13 +350,13 @@ async fn apply(tx: &Tx, route: &str, mut rows: Vec<Parked>, decision: &Decision)
 /// Writes the decision down, with each letter and in the operators' log.
 async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Decision) -> Result<()> {
     let (state, action, reason) = match decision {
-        Decision::Retry => ("retried", "dead.retry", None),
-        Decision::Discard(reason) => ("discarded", "dead.discard", Some(reason.clone())),
+        Decision::Retry => (LetterState::Retried, "dead.retry", None),
+        Decision::Discard(reason) => (LetterState::Discarded, "dead.discard", Some(reason.clone())),
     };
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Failed))
-        .value("state", state)
+        .value("state", state.name())
         .value("reason", reason.clone())
         .value("decided_at", db_now(tx.get_database_backend()))
         .value("decided_by", actor)
@@ -383,7 +407,8 @@ fn rows(tx: &Tx, which: &Selection) -> SelectStatement {
             select.and_where(Expr::col(column).is_in(wanted));
         }
     }
-    let equal = [("aggregate_id", which.aggregate_id.as_deref()), ("state", which.state)];
+    let state = which.state.map(LetterState::name);
+    let equal = [("aggregate_id", which.aggregate_id.as_deref()), ("state", state)];
     for (column, wanted) in equal {
         if let Some(wanted) = wanted {
             select.and_where(Expr::col(column).eq(wanted));
@@ -432,7 +457,7 @@ fn read_row(backend: DbBackend, row: &QueryResult) -> Result<DeadLetter> {
         error: row.try_get("", "error")?,
         failed_at: read_stamp(row, backend, "failed_at")?,
         dead_at: read_time(row, backend, "dead_at")?,
-        state: row.try_get("", "state")?,
+        state: LetterState::named(&row.try_get::<String>("", "state")?)?,
         reason: row.try_get("", "reason")?,
         decided_by: row.try_get("", "decided_by")?,
         decided_at: read_stamp(row, backend, "decided_at")?,

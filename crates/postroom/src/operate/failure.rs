@@ -1,10 +1,11 @@
-//! What has failed, by route and type.
+//! Counts of failures, by route and type.
 
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 
 use super::Carrier;
 use crate::error::{Error, Result};
+use crate::state::dead::LetterState;
 use crate::store::outbox::Inspect;
 use crate::store::table::{self, Table};
 use crate::store::tx::Tx;
@@ -20,11 +21,12 @@ pub struct Failures {
     pub dead: u64,
 }
 
-/// What has failed of these types on these routes. An entry that failed on two routes counts twice.
+/// Counts what has failed of these types on these routes. An entry that failed on two routes counts twice. This
+/// writes nothing.
 pub async fn failures(store: &dyn Inspect, types: &[&str], carriers: &[Carrier]) -> Result<Failures> {
     let tx = table::look(store.db()).await?;
     let retrying = count(&tx, (Table::Parked, "retry"), types, carriers).await?;
-    let dead = count(&tx, (Table::Failed, "dead"), types, carriers).await?;
+    let dead = count(&tx, (Table::Failed, LetterState::Dead.name()), types, carriers).await?;
     tx.commit().await?;
     Ok(Failures {
         retrying: retrying.iter().map(|(_, entries)| entries).sum(),

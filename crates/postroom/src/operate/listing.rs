@@ -6,7 +6,9 @@ use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, SelectStatement};
 use uuid::Uuid;
 
-use super::{Carrier, RouteStatus, Step, Timeline, cursors, handled, states};
+use super::status::cursors;
+use super::timeline::{Seen, handled, states};
+use super::{Carrier, Delivery, DeliveryState, RouteStatus, Timeline};
 use crate::error::{Error, Result};
 use crate::event::entry::{Entry, Position};
 use crate::store::outbox::{Inspect, Page};
@@ -17,7 +19,7 @@ const AHEAD: usize = 1_000;
 /// How many times as far entries that wait are looked for page by page.
 const PAGES_MAX: usize = 5;
 
-/// Entries of these types in the log, newest first, at most `limit`.
+/// Entries of these types in the log, newest first, at most `limit`. This writes nothing.
 pub async fn newest(store: &dyn Inspect, types: &[&str], limit: usize) -> Result<Vec<Entry>> {
     let mut entries = find(store, Table::Outbox, |select| {
         select
@@ -31,7 +33,7 @@ pub async fn newest(store: &dyn Inspect, types: &[&str], limit: usize) -> Result
 }
 
 /// Entries of these types that one of these routes has not delivered, oldest first, at most `limit`: parked, or still ahead of
-/// its cursor.
+/// its cursor. This writes nothing.
 pub async fn undelivered(
     store: &dyn Inspect,
     types: &[&str],
@@ -77,7 +79,7 @@ fn by_id(entry: Entry) -> (Uuid, Entry) {
     (entry.event.id, entry)
 }
 
-/// The ways of entries that are in the log, in the same order.
+/// The ways of entries that are in the log, in the same order. This writes nothing.
 pub async fn timelines(store: &dyn Inspect, entries: Vec<Entry>) -> Result<Vec<Timeline>> {
     trace(store, entries, false).await
 }
@@ -97,16 +99,23 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
     }
     let unread = store.not_yet_readable(AHEAD).await?;
     let is_unread = |entry: &Entry| unread.iter().any(|other| other.event.id == entry.event.id);
-    let step = |entry: &Entry, route: &RouteStatus, page: &Page| {
+    let delivery = |entry: &Entry, route: &RouteStatus, page: &Page| {
         let at = (route.route.clone(), entry.event.id);
-        let (state, attempts, error) = match parked.get(&at).or_else(|| failed.get(&at)).cloned() {
-            Some(seen) => seen,
-            None if !is_archived && (is_ahead(page, entry) || is_unread(entry)) => {
-                ("pending".to_owned(), None, route.down.clone())
-            }
-            None => ("passed".to_owned(), None, None),
+        let is_pending = || !is_archived && (is_ahead(page, entry) || is_unread(entry));
+        let Seen { state, attempts, error } = match parked.get(&at).or_else(|| failed.get(&at)) {
+            Some(seen) => seen.clone(),
+            None if is_pending() => Seen {
+                state: DeliveryState::Pending,
+                attempts: None,
+                error: route.down.clone(),
+            },
+            None => Seen {
+                state: DeliveryState::Passed,
+                attempts: None,
+                error: None,
+            },
         };
-        Step {
+        Delivery {
             route: route.route.clone(),
             state,
             attempts,
@@ -117,14 +126,14 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
     let timeline = |entry: Entry| {
         let key = entry.event.key();
         let lines = routes.iter().zip(&pages);
-        let steps = lines
+        let deliveries = lines
             .filter(|(route, _)| key.shard(shards(&routes, &route.route)) == route.shard)
-            .map(|(route, page)| step(&entry, route, page))
+            .map(|(route, page)| delivery(&entry, route, page))
             .collect();
         Timeline {
             entry,
             is_archived,
-            steps,
+            deliveries,
         }
     };
     Ok(entries.into_iter().map(timeline).collect())

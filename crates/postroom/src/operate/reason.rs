@@ -1,15 +1,17 @@
-//! What holds things up, and the next safe step.
+//! Reasons why something does not move, and the next safe steps.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use uuid::Uuid;
 
-use super::{RouteStatus, counted, status};
-use crate::error::Result;
-use crate::operate::dead::{self, DeadLetter, Selection};
+use super::{RouteStatus, status};
+use crate::error::{Letters, NextStep, Result};
+use crate::event::entry::Entry;
+use crate::operate::dead::{self, DeadLetter, LetterState, Selection};
 use crate::state::feeding;
+use crate::state::outage::Side;
 use crate::state::parked::PARKED_MAX;
 use crate::store::db_clock;
 use crate::store::outbox::{Hidden, Inspect, OpenTransaction, with_timeout_of};
@@ -21,53 +23,264 @@ const STATUS_MAX: Duration = Duration::from_secs(10);
 const NOT_BROUGHT_MAX: Duration = Duration::from_secs(600);
 /// A transaction that is open for longer is named.
 const OPEN_LONG_S: f64 = 5.0;
+/// At most so many dead letters are named one by one.
+const LETTERS_MAX: u64 = 5;
 
-/// What kind of reason it is. The order is that of causes: what comes later is often a consequence of what comes first.
+/// A reason why something does not move. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Reason {
+    /// A transaction holds locks that others need.
+    Blocking {
+        /// Its session in the database.
+        session: String,
+        /// How long it has been open.
+        age_s: f64,
+        /// The statement that it runs or ran last, as far as the database tells.
+        query: String,
+        /// How many other sessions wait for it. None does, where relays pass over locked rows: then leases are not renewed.
+        blocks: u64,
+    },
+    /// The store does not answer.
+    #[serde(rename = "store")]
+    Silent {
+        /// In the words of the error.
+        says: String,
+    },
+    /// A relay lost its leases, and no relay has taken over.
+    Lapsed {
+        /// The relay.
+        owner: String,
+        /// How long ago its first lease ran out.
+        since_s: f64,
+        /// The routes that it worked.
+        routes: Vec<String>,
+        /// How many entries wait on the one that is farthest behind.
+        backlog: u64,
+    },
+    /// No relay works the route, and entries wait.
+    #[serde(rename = "lease")]
+    Unworked {
+        /// The route.
+        route: String,
+        /// How many entries wait.
+        backlog: u64,
+    },
+    /// An operator paused the route.
+    Paused {
+        /// The route.
+        route: String,
+    },
+    /// One end of the route is out of reach.
+    Down {
+        /// The route.
+        route: String,
+        /// Which end.
+        side: Side,
+        /// In the words of that end.
+        says: String,
+        /// For how long.
+        since_s: f64,
+        /// Whether a relay tries again by itself.
+        is_leased: bool,
+    },
+    /// A broker has not brought an event for long: it waits in the topic, or the broker has lost it.
+    NotBrought {
+        /// The route that the broker feeds.
+        route: String,
+        /// The event.
+        event_id: Uuid,
+        /// Its type.
+        event_type: String,
+        /// Its entry in the log.
+        entry_id: i64,
+        /// How long ago it was recorded.
+        age_s: f64,
+    },
+    /// So many entries are parked that a shard reads no new ones.
+    Full {
+        /// The route.
+        route: String,
+        /// How many are parked.
+        parked: u64,
+        /// From how many on a shard reads no new ones.
+        parked_max: u64,
+    },
+    /// Dead letters hold their keys.
+    Held {
+        /// The route.
+        route: String,
+        /// How many keys.
+        keys: u64,
+        /// How many entries wait behind them.
+        waiting: u64,
+    },
+    /// Entries wait for their retry.
+    #[serde(rename = "key")]
+    Retrying {
+        /// The route.
+        route: String,
+        /// How many.
+        retrying: u64,
+        /// How many entries wait behind them.
+        waiting: u64,
+    },
+    /// A transaction has been open for long, and its own events wait for its commit.
+    Transaction {
+        /// Its session in the database.
+        session: String,
+        /// For how long.
+        age_s: f64,
+        /// The statement that it runs or ran last, as far as the database tells.
+        query: String,
+    },
+    /// A dead letter waits for a decision.
+    Dead {
+        /// Its number.
+        dead_id: i64,
+        /// The route that gave it up.
+        route: String,
+        /// The type of its event.
+        event_type: String,
+        /// The key of its event.
+        key: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// In the words of the last attempt.
+        error: String,
+    },
+    /// The database does not show everything to this user, and the cause may be there.
+    Hidden(Hidden),
+}
+
+/// The kind of a [`Reason`]. The order is that of causes: a later one is often the consequence of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
-    /// A transaction that other sessions wait for.
+pub enum ReasonKind {
+    /// [`Reason::Blocking`].
     Blocking,
-    /// The store does not answer.
-    Store,
-    /// A relay lost its leases and has not come back.
+    /// [`Reason::Silent`].
+    #[serde(rename = "store")]
+    Silent,
+    /// [`Reason::Lapsed`].
     Lapsed,
-    /// No relay works the route.
-    Lease,
-    /// An operator paused the route.
+    /// [`Reason::Unworked`].
+    #[serde(rename = "lease")]
+    Unworked,
+    /// [`Reason::Paused`].
     Paused,
-    /// The route's destination, or the broker that feeds it, cannot be reached.
+    /// [`Reason::Down`].
     Down,
-    /// A broker has not brought an event for long.
+    /// [`Reason::NotBrought`].
     NotBrought,
-    /// So many entries are parked that a shard reads no new ones.
+    /// [`Reason::Full`].
     Full,
-    /// A dead letter holds its key.
+    /// [`Reason::Held`].
     Held,
-    /// Entries wait for their retry.
-    Key,
-    /// A transaction that has been open for long.
+    /// [`Reason::Retrying`].
+    #[serde(rename = "key")]
+    Retrying,
+    /// [`Reason::Transaction`].
     Transaction,
-    /// A dead letter waits for a decision.
+    /// [`Reason::Dead`].
     Dead,
-    /// This database user may not see everything.
+    /// [`Reason::Hidden`].
     Hidden,
 }
 
-/// A reason why something does not move, and what to do.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reason {
-    /// Which kind.
-    pub what: What,
-    /// Where: a route, a session.
-    pub who: String,
-    /// What is the matter.
-    pub says: String,
-    /// The next safe step.
-    pub next: String,
+impl Reason {
+    /// Its kind.
+    pub fn kind(&self) -> ReasonKind {
+        match self {
+            Self::Blocking { .. } => ReasonKind::Blocking,
+            Self::Silent { .. } => ReasonKind::Silent,
+            Self::Lapsed { .. } => ReasonKind::Lapsed,
+            Self::Unworked { .. } => ReasonKind::Unworked,
+            Self::Paused { .. } => ReasonKind::Paused,
+            Self::Down { .. } => ReasonKind::Down,
+            Self::NotBrought { .. } => ReasonKind::NotBrought,
+            Self::Full { .. } => ReasonKind::Full,
+            Self::Held { .. } => ReasonKind::Held,
+            Self::Retrying { .. } => ReasonKind::Retrying,
+            Self::Transaction { .. } => ReasonKind::Transaction,
+            Self::Dead { .. } => ReasonKind::Dead,
+            Self::Hidden(_) => ReasonKind::Hidden,
+        }
+    }
+
+    /// The steps that an operator can take: in order, or alternatives, the safest first.
+    pub fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Blocking { session, .. } | Self::Transaction { session, .. } => end_of(session),
+            Self::Silent { .. } => vec![NextStep::EndSession { session: None }, NextStep::CheckDatabase],
+            Self::Lapsed { owner, routes, .. } => {
+                let (owner, routes) = (owner.clone(), routes.clone());
+                vec![NextStep::CheckRelay { owner }, NextStep::StartRelay { routes }]
+            }
+            Self::Unworked { route, .. } => vec![start_relay(route)],
+            Self::Paused { route } => vec![NextStep::Resume { route: route.clone() }],
+            Self::Down { route, is_leased, .. } => {
+                let then = if *is_leased { NextStep::Wait } else { start_relay(route) };
+                vec![NextStep::Reconnect { route: route.clone() }, then]
+            }
+            Self::NotBrought {
+                route,
+                event_id,
+                entry_id,
+                ..
+            } => vec![
+                NextStep::FindEvent { event_id: *event_id },
+                NextStep::Replay {
+                    route: route.clone(),
+                    from_id: *entry_id,
+                    to_id: *entry_id,
+                },
+            ],
+            Self::Full { route, .. } => vec![
+                NextStep::FixDeliveries { route: route.clone() },
+                NextStep::ShowLetters {
+                    letters: Letters::Route(route.clone()),
+                },
+            ],
+            Self::Held { route, .. } => decide(&Letters::Route(route.clone())),
+            Self::Retrying { route, .. } => {
+                let route = Some(route.clone());
+                vec![NextStep::ShowRoutes { route }, NextStep::Wait]
+            }
+            Self::Dead { dead_id, .. } => decide(&Letters::Id(*dead_id)),
+            Self::Hidden(hidden) => vec![hidden.next_step()],
+        }
+    }
 }
 
-/// What holds things up, causes before their consequences; empty when all is well.
+fn start_relay(route: &str) -> NextStep {
+    NextStep::StartRelay {
+        routes: vec![route.to_owned()],
+    }
+}
+
+fn end_of(session: &str) -> Vec<NextStep> {
+    vec![
+        NextStep::AwaitCommit {
+            session: session.to_owned(),
+        },
+        NextStep::EndSession {
+            session: Some(session.to_owned()),
+        },
+    ]
+}
+
+/// Look at letters, then retry or discard them.
+fn decide(letters: &Letters) -> Vec<NextStep> {
+    let letters = || letters.clone();
+    vec![
+        NextStep::ShowLetters { letters: letters() },
+        NextStep::Retry { letters: letters() },
+        NextStep::Discard { letters: letters() },
+    ]
+}
+
+/// Tells what holds things up, causes before their consequences; empty when all is well. This writes nothing.
 pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
     // First: it reads none of the platform's tables, which may be what is locked.
     let open = store.open_transactions().await?;
@@ -80,35 +293,17 @@ pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
                 reasons.extend(open.iter().filter_map(reason_of_locks));
             }
             reasons.extend(lapsed);
-            reasons.extend(routes.iter().flat_map(reasons_of));
+            reasons.extend(routes.iter().flat_map(RouteStatus::reasons));
             reasons.extend(reasons_of_not_brought(store, &routes).await?);
             reasons.extend(reasons_of_letters(store).await?);
         }
-        Err(late) => reasons.push(reason_of_silence(&late.to_string())),
+        Err(late) => reasons.push(Reason::Silent { says: late.to_string() }),
     }
-    if reasons.iter().any(|reason| reason.what <= What::Lease) {
-        reasons.extend(store.hidden().await?.map(reason_of_hidden));
+    if reasons.iter().any(|reason| reason.kind() <= ReasonKind::Unworked) {
+        reasons.extend(store.hidden().await?.map(Reason::Hidden));
     }
-    reasons.sort_by_key(|reason| reason.what);
+    reasons.sort_by_key(Reason::kind);
     Ok(reasons)
-}
-
-fn reason_of_silence(says: &str) -> Reason {
-    Reason {
-        what: What::Store,
-        who: "postroom".into(),
-        says: format!("the tables cannot be read: {says}"),
-        next: "end the session that blocks them, or see that the database is well".into(),
-    }
-}
-
-fn reason_of_hidden(hidden: Hidden) -> Reason {
-    Reason {
-        what: What::Hidden,
-        who: "sessions".into(),
-        says: format!("{}, and one of them may be the cause", hidden.what),
-        next: hidden.next,
-    }
 }
 
 /// One reason for each relay that has lost its leases: it is one cause, however many routes it had.
@@ -121,33 +316,25 @@ fn reasons_of_lapsed(routes: &[RouteStatus]) -> Vec<Reason> {
             .push(route);
     }
     let reason = |(owner, lapsed): (&str, Vec<&RouteStatus>)| {
-        let since_s = lapsed.iter().filter_map(|route| route.lapsed_s).fold(0.0, f64::max);
-        let backlog = lapsed.iter().map(|route| route.backlog).max().unwrap_or(0);
-        let mut names: Vec<&str> = lapsed.iter().map(|route| route.route.as_str()).collect();
-        names.dedup();
-        Reason {
-            what: What::Lapsed,
-            who: owner.to_owned(),
-            says: format!(
-                "has not renewed its leases for {since_s:.0} s, and no other relay has taken over {}; {}",
-                names.join(", "),
-                waiting(backlog)
-            ),
-            next: "if that process runs, its /health/ready and its log name the cause (a full disk, no free connection, a \
-                   lock); otherwise start a relay"
-                .into(),
+        let mut routes: Vec<String> = lapsed.iter().map(|route| route.route.clone()).collect();
+        routes.dedup();
+        Reason::Lapsed {
+            owner: owner.to_owned(),
+            since_s: lapsed.iter().filter_map(|route| route.lapsed_s).fold(0.0, f64::max),
+            routes,
+            backlog: lapsed.iter().map(|route| route.backlog).max().unwrap_or(0),
         }
     };
     by_owner.into_iter().map(reason).collect()
 }
 
-/// A broker that feeds a route and does not bring an event: it waits in the topic, or the broker has lost it.
+/// Events that the broker of a route should have brought by now.
 async fn reasons_of_not_brought(store: &dyn Inspect, routes: &[RouteStatus]) -> Result<Vec<Reason>> {
     let tx = table::look(store.db()).await?;
     let places = feeding::open_places(&tx).await?;
     let now = db_clock::read_now(&tx).await?;
     tx.commit().await?;
-    // One that is paused, down or worked by nobody has its reason.
+    // A route that is paused, down or worked by no relay has its reason.
     let is_explained = |route: &str| {
         let is_well = |known: &RouteStatus| known.is_leased && !known.is_paused && known.down.is_none();
         !routes.iter().any(|known| known.route == route && is_well(known))
@@ -158,199 +345,113 @@ async fn reasons_of_not_brought(store: &dyn Inspect, routes: &[RouteStatus]) -> 
             continue;
         }
         let open = feeding::first_after(store, place.position).await.unwrap_or(None); // retention may just have removed it
-        let Some(entry) = open.filter(|entry| now - entry.created_at > NOT_BROUGHT_MAX) else {
-            continue;
+        let is_late = |entry: &Entry| now - entry.created_at > NOT_BROUGHT_MAX;
+        let reason = |entry: Entry| Reason::NotBrought {
+            route: place.route,
+            event_id: entry.event.id,
+            event_type: entry.event.event_type,
+            entry_id: entry.id,
+            age_s: (now - entry.created_at).as_seconds_f64(),
         };
-        let (route, event) = (place.route, &entry.event);
-        reasons.push(Reason {
-            what: What::NotBrought,
-            says: format!(
-                "its broker has not brought the event {} ({}), recorded {:.0} min ago; retention keeps every event since then",
-                event.id,
-                event.event_type,
-                (now - entry.created_at).as_seconds_f64() / 60.0
-            ),
-            next: format!(
-                "look whether the route that publishes it is behind, and whether it waits in the topic. If the broker has lost it, \
-                 deliver it: postroom replay --route {route} --from-id {id} --to-id {id}",
-                id = entry.id
-            ),
-            who: route,
-        });
+        reasons.extend(open.filter(is_late).map(reason));
     }
     Ok(reasons)
 }
 
-fn reasons_of(route: &RouteStatus) -> Vec<Reason> {
-    let reason = |what: What, says: String, next: String| Reason {
-        what,
-        who: route.route.clone(),
-        says,
-        next,
-    };
-    let mut reasons = Vec::new();
-    if route.is_paused {
-        reasons.push(reason(
-            What::Paused,
-            "an operator paused the route".into(),
-            format!("postroom resume {}", route.route),
-        ));
+impl RouteStatus {
+    /// Why this shard of the route does not move, as far as its own state tells; see [`why`] for causes elsewhere.
+    pub fn reasons(&self) -> Vec<Reason> {
+        let route = || self.route.clone();
+        let (backlog, waiting) = (self.backlog, self.waiting);
+        let mut reasons = Vec::new();
+        if self.is_paused {
+            reasons.push(Reason::Paused { route: route() });
+        }
+        if !self.is_leased && self.lapsed_s.is_none() && backlog > 0 {
+            reasons.push(Reason::Unworked {
+                route: route(),
+                backlog,
+            });
+        }
+        reasons.extend(self.reason_of_outage());
+        let parked = self.retrying + waiting + self.held;
+        if parked >= PARKED_MAX && backlog > 0 {
+            reasons.push(Reason::Full {
+                route: route(),
+                parked,
+                parked_max: PARKED_MAX,
+            });
+        }
+        match (self.held, self.retrying) {
+            (0, 0) => {}
+            (0, retrying) => reasons.push(Reason::Retrying {
+                route: route(),
+                retrying,
+                waiting,
+            }),
+            (keys, _) => reasons.push(Reason::Held {
+                route: route(),
+                keys,
+                waiting,
+            }),
+        }
+        reasons
     }
-    if !route.is_leased && route.lapsed_s.is_none() && route.backlog > 0 {
-        reasons.push(reason(
-            What::Lease,
-            format!("nobody works the route, {}", waiting(route.backlog)),
-            "start a relay that has this route: `postroom serve --roles relay`".into(),
-        ));
-    }
-    if let Some(down) = &route.down {
-        let says = format!(
-            "cannot go on, for {:.0} s now: {down}",
-            route.down_s.unwrap_or_default()
-        );
-        reasons.push(reason(What::Down, says, reach(route).into()));
-    }
-    let parked = route.retrying + route.waiting + route.held;
-    if parked >= PARKED_MAX && route.backlog > 0 {
-        let says = format!(
-            "{parked} entries are parked. A route with {PARKED_MAX} parked entries in a shard reads no new ones until some are \
-             delivered or given up; what operators retry or replay does not count"
-        );
-        let next = format!(
-            "mend what refuses them (postroom status --route {0}), or postroom dead list --route {0}",
-            route.route
-        );
-        reasons.push(reason(What::Full, says, next));
-    }
-    if route.held > 0 {
-        reasons.push(reason(
-            What::Held,
-            format!(
-                "{} by a dead letter, {}",
-                counted(route.held, "key is held", "keys are held"),
-                waiting(route.waiting)
-            ),
-            format!("postroom dead list --route {}, then retry or discard", route.route),
-        ));
-    } else if route.retrying > 0 {
-        reasons.push(reason(
-            What::Key,
-            format!(
-                "{}, {} behind",
-                counted(
-                    route.retrying,
-                    "entry waits for its retry",
-                    "entries wait for their retry"
-                ),
-                route.waiting
-            ),
-            format!("postroom status --route {}: it goes on by itself", route.route),
-        ));
-    }
-    reasons
-}
 
-fn waiting(entries: u64) -> String {
-    counted(entries, "entry waits", "entries wait")
-}
-
-/// What to do about a route that cannot go on.
-pub fn reach(route: &RouteStatus) -> &'static str {
-    match route.is_leased {
-        true => "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile",
-        false => "see that it can be reached, and start a relay that has the route: nobody tries now",
+    /// The reason of a route one of whose ends is out of reach.
+    pub fn reason_of_outage(&self) -> Option<Reason> {
+        Some(Reason::Down {
+            says: self.down.clone()?,
+            route: self.route.clone(),
+            side: self.down_side.unwrap_or(Side::Delivery),
+            since_s: self.down_s.unwrap_or_default(),
+            is_leased: self.is_leased,
+        })
     }
 }
 
 fn reason_of_transaction(transaction: &OpenTransaction) -> Option<Reason> {
-    let OpenTransaction {
-        session, age_s, query, ..
-    } = transaction;
-    let reason = |what, says| Reason {
-        what,
-        who: session.clone(),
-        says,
-        next: "let it commit, or end that session".into(),
-    };
     if transaction.blocks > 0 {
-        let others = counted(transaction.blocks, "other session waits", "other sessions wait");
-        let says = format!("{others} for it; it has been open for {age_s:.0} s: {query}");
-        return Some(reason(What::Blocking, says));
+        return Some(blocking(transaction));
     }
-    let says = || format!("has been open for {age_s:.0} s; its own events wait for its commit: {query}");
-    (transaction.has_written && *age_s > OPEN_LONG_S).then(|| reason(What::Transaction, says()))
-}
-
-/// A transaction that holds locks while leases are not renewed. Nobody waits for it: a relay passes over locked rows.
-fn reason_of_locks(transaction: &OpenTransaction) -> Option<Reason> {
-    let OpenTransaction {
-        session, age_s, query, ..
-    } = transaction;
-    (transaction.blocks == 0 && transaction.is_suspect()).then(|| Reason {
-        what: What::Blocking,
-        who: session.clone(),
-        says: format!("has been open for {age_s:.0} s and holds locks, for which the leases may wait: {query}"),
-        next: "let it commit, or end that session".into(),
+    (transaction.has_written && transaction.age_s > OPEN_LONG_S).then(|| Reason::Transaction {
+        session: transaction.session.clone(),
+        age_s: transaction.age_s,
+        query: transaction.query.clone(),
     })
 }
 
+/// A transaction that holds locks while leases are not renewed. No session waits for it: a relay passes over locked rows.
+fn reason_of_locks(transaction: &OpenTransaction) -> Option<Reason> {
+    (transaction.blocks == 0 && transaction.is_suspect()).then(|| blocking(transaction))
+}
+
+fn blocking(transaction: &OpenTransaction) -> Reason {
+    Reason::Blocking {
+        session: transaction.session.clone(),
+        age_s: transaction.age_s,
+        query: transaction.query.clone(),
+        blocks: transaction.blocks,
+    }
+}
+
 async fn reasons_of_letters(store: &dyn Inspect) -> Result<Vec<Reason>> {
-    let letters = Selection {
-        state: Some("dead"),
+    let undecided = Selection {
+        state: Some(LetterState::Dead),
         ..Selection::default()
     };
-    let letters = dead::list(store.db(), &letters, None, 5).await?;
-    Ok(letters.iter().map(reason_of_letter).collect())
+    let letters = dead::list(store.db(), &undecided, None, LETTERS_MAX).await?;
+    Ok(letters.into_iter().map(reason_of_letter).collect())
 }
 
-fn reason_of_letter(letter: &DeadLetter) -> Reason {
-    Reason {
-        what: What::Dead,
-        who: letter.route.clone(),
-        says: format!(
-            "{} of {} was given up after {}: {}",
-            letter.entry.event.event_type,
-            letter.entry.event.key(),
-            counted(letter.attempts.into(), "attempt", "attempts"),
-            letter.error
-        ),
-        next: format!(
-            "postroom dead show {0}; postroom dead retry {0} or discard {0} --reason …",
-            letter.dead_id
-        ),
-    }
-}
-
-impl What {
-    /// As `why` shows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Blocking => "blocking",
-            Self::Store => "store",
-            Self::Lapsed => "lapsed",
-            Self::Lease => "lease",
-            Self::Paused => "paused",
-            Self::Down => "down",
-            Self::NotBrought => "not brought",
-            Self::Full => "full",
-            Self::Held => "held",
-            Self::Key => "key",
-            Self::Transaction => "transaction",
-            Self::Dead => "dead",
-            Self::Hidden => "hidden",
-        }
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl PartialEq<&str> for What {
-    fn eq(&self, name: &&str) -> bool {
-        self.name() == *name
+fn reason_of_letter(letter: DeadLetter) -> Reason {
+    Reason::Dead {
+        dead_id: letter.dead_id,
+        route: letter.route,
+        key: letter.entry.event.key().to_string(),
+        event_type: letter.entry.event.event_type,
+        attempts: letter.attempts,
+        error: letter.error,
     }
 }
 
@@ -358,37 +459,98 @@ impl PartialEq<&str> for What {
 mod tests {
     use super::*;
     use crate::event::entry::Position;
+    use crate::operate::RouteState;
+
+    fn route() -> RouteStatus {
+        RouteStatus {
+            route: "r".to_owned(),
+            shard: 0,
+            is_paused: false,
+            owner: None,
+            is_leased: true,
+            lapsed_s: None,
+            epoch: 1,
+            delivered: 0,
+            backlog: 0,
+            oldest_s: None,
+            retrying: 0,
+            attempts: 0,
+            waiting: 0,
+            parked_s: None,
+            held: 0,
+            dead: 0,
+            down: None,
+            down_side: None,
+            down_s: None,
+            settled_at: None,
+            position: Position::START,
+        }
+    }
 
     #[test]
     fn a_route_that_reads_no_further_for_what_it_has_parked_is_named() {
         let check = |retrying: u64, waiting: u64, backlog: u64, expected: bool| {
             let route = RouteStatus {
-                route: "r".to_owned(),
-                shard: 0,
-                is_paused: false,
-                owner: None,
-                is_leased: true,
-                lapsed_s: None,
-                epoch: 1,
-                delivered: 0,
                 backlog,
-                oldest_s: None,
                 retrying,
-                attempts: 0,
                 waiting,
-                parked_s: None,
-                held: 0,
-                dead: 0,
-                down: None,
-                down_s: None,
-                settled_at: None,
-                position: Position::START,
+                ..route()
             };
-            let is_named = reasons_of(&route).iter().any(|reason| reason.what == What::Full);
+            let is_named = route.reasons().iter().any(|reason| reason.kind() == ReasonKind::Full);
             assert_eq!(is_named, expected, "{retrying} + {waiting}, {backlog} behind");
         };
         check(1, 9_999, 1, true);
         check(1, 9_998, 1, false);
         check(1, 9_999, 0, false);
+    }
+
+    #[test]
+    fn a_route_has_the_state_that_must_change_first() {
+        let down = || RouteStatus {
+            down: Some("refused".to_owned()),
+            down_side: Some(Side::Feed),
+            held: 2,
+            ..route()
+        };
+        let check = |route: RouteStatus, expected: RouteState| assert_eq!(route.state(), expected, "{route:?}");
+        check(route(), RouteState::Working);
+        check(RouteStatus { held: 2, ..route() }, RouteState::Held { keys: 2 });
+        let says = "refused".to_owned();
+        check(down(), RouteState::Down { says });
+        let is_leased = false;
+        check(RouteStatus { is_leased, ..down() }, RouteState::Unworked);
+        let is_paused = true;
+        check(
+            RouteStatus {
+                is_leased,
+                is_paused,
+                ..down()
+            },
+            RouteState::Paused,
+        );
+    }
+
+    #[test]
+    fn an_outage_that_no_relay_retries_needs_a_relay() {
+        let steps = |is_leased: bool| {
+            let route = RouteStatus {
+                down: Some("refused".to_owned()),
+                is_leased,
+                ..route()
+            };
+            route.reason_of_outage().unwrap().next_steps()
+        };
+        let reconnect = || NextStep::Reconnect { route: "r".to_owned() };
+        assert_eq!(steps(true), [reconnect(), NextStep::Wait]);
+        assert_eq!(steps(false), [reconnect(), start_relay("r")]);
+    }
+
+    #[test]
+    fn a_reason_is_told_to_programs_with_its_fields() {
+        let reason = Reason::Paused { route: "r".to_owned() };
+        let told = serde_json::to_value(&reason).unwrap();
+        assert_eq!(told, serde_json::json!({ "kind": "paused", "route": "r" }));
+        let steps = serde_json::to_value(reason.next_steps()).unwrap();
+        assert_eq!(steps, serde_json::json!([{ "step": "resume", "route": "r" }]));
     }
 }

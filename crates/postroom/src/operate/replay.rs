@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NextStep, Result};
 use crate::job::replay::condition;
 use crate::operate::audit;
 use crate::state::cursor;
@@ -17,7 +17,7 @@ use crate::store::outbox::Outbox;
 use crate::store::table::{self, Table, json_value, read_time};
 use crate::store::tx::Tx;
 
-pub use crate::job::replay::Range;
+pub use crate::job::replay::{Range, ReplayState};
 
 /// An order to replay.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ async fn reachable(outbox: &dyn Outbox, replay: &Replay) -> Result<(i64, i64)> {
     }
     let unread = first_unread(outbox, &replay.route).await?;
     let (first, last) = bounds(outbox.db(), &replay.range).await?;
-    // What the route has still to read would overtake its own predecessors.
+    // An entry that the route has still to read would overtake its own predecessors.
     let last = unread.map_or(last, |unread| Ord::min(last, unread - 1));
     if last < first {
         return Err(Error::invalid(format!(
@@ -132,9 +132,9 @@ pub(crate) async fn cancel_of(tx: &Tx, route: &str) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
-        .value("state", "canceled")
+        .value("state", ReplayState::Canceled.name())
         .and_where(Expr::col("route").eq(route))
-        .and_where(Expr::col("state").eq("running"));
+        .and_where(Expr::col("state").eq(ReplayState::Running.name()));
     tx.execute(&update)
         .await
         .map_err(|source| Error::db("cancel replays", source))?;
@@ -165,7 +165,7 @@ async fn bounds(db: &DatabaseConnection, range: &Range) -> Result<(i64, i64)> {
     })
 }
 
-/// What a replay would deliver.
+/// The entries that a replay would deliver.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Preview {
     /// How many entries.
@@ -176,9 +176,9 @@ pub struct Preview {
     pub last_id: i64,
 }
 
-/// A replay that was begun.
+/// A replay that was begun, and how far it has come.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listed {
+pub struct ReplayStatus {
     /// Its number.
     pub replay_id: i64,
     /// The route it delivers to.
@@ -189,8 +189,8 @@ pub struct Listed {
     pub per_second: u32,
     /// Whether a subscriber's handler has its effect again.
     pub again: bool,
-    /// `running`, `done` or `canceled`.
-    pub state: String,
+    /// Whether it still runs.
+    pub state: ReplayState,
     /// How many entries it has handed to the route so far.
     pub parked: u64,
     /// The last entry that was looked at.
@@ -204,7 +204,7 @@ pub struct Listed {
     pub created_by: String,
 }
 
-/// Counts what a replay would deliver now, and begins nothing. This reads every entry of the range.
+/// Counts what a replay would deliver now. This reads every entry of the range, and writes nothing.
 pub async fn preview(outbox: &dyn Outbox, replay: &Replay) -> Result<Preview> {
     let (first_id, last_id) = reachable(outbox, replay).await?;
     let tx = table::look(outbox.db()).await?;
@@ -236,8 +236,8 @@ pub async fn preview(outbox: &dyn Outbox, replay: &Replay) -> Result<Preview> {
     })
 }
 
-/// The newest replays, at most `limit`, newest first.
-pub async fn list(db: &DatabaseConnection, limit: u64) -> Result<Vec<Listed>> {
+/// The newest replays, at most `limit`, newest first. This writes nothing.
+pub async fn list(db: &DatabaseConnection, limit: u64) -> Result<Vec<ReplayStatus>> {
     let tx = table::look(db).await?;
     let listed = select(&tx, None, limit).await?;
     tx.commit().await?;
@@ -262,13 +262,13 @@ pub async fn cancel(db: &DatabaseConnection, replay_id: i64, actor: &str) -> Res
     Ok(removed)
 }
 
-async fn running(tx: &Tx, replay_id: i64) -> Result<Listed> {
+async fn running(tx: &Tx, replay_id: i64) -> Result<ReplayStatus> {
     match select(tx, Some(replay_id), 1).await?.pop() {
-        None => Err(Error::new(
-            ErrorKind::NotFound,
-            format!("there is no replay {replay_id}; `postroom replay list` shows them"),
-        )),
-        Some(replay) if replay.state != "running" => Err(Error::new(
+        None => Err(
+            Error::new(ErrorKind::NotFound, format!("there is no replay {replay_id}"))
+                .with_next([NextStep::ShowReplays]),
+        ),
+        Some(replay) if replay.state != ReplayState::Running => Err(Error::new(
             ErrorKind::Conflict,
             format!("replay {replay_id} is {} already", replay.state),
         )),
@@ -280,7 +280,7 @@ async fn set_canceled(tx: &Tx, replay_id: i64) -> Result<()> {
     let mut update = Query::update();
     update
         .table(table::named(tx, Table::Replay))
-        .value("state", "canceled")
+        .value("state", ReplayState::Canceled.name())
         .and_where(Expr::col("replay_id").eq(replay_id));
     tx.execute(&update)
         .await
@@ -288,7 +288,7 @@ async fn set_canceled(tx: &Tx, replay_id: i64) -> Result<()> {
     Ok(())
 }
 
-async fn select(tx: &Tx, replay_id: Option<i64>, limit: u64) -> Result<Vec<Listed>> {
+async fn select(tx: &Tx, replay_id: Option<i64>, limit: u64) -> Result<Vec<ReplayStatus>> {
     let backend = tx.get_database_backend();
     let filter = match backend {
         DbBackend::Postgres => Expr::col("filter").cast_as("text"),
@@ -322,14 +322,14 @@ async fn select(tx: &Tx, replay_id: Option<i64>, limit: u64) -> Result<Vec<Liste
     rows.iter().map(|row| read(row, backend)).collect()
 }
 
-fn read(row: &QueryResult, backend: DbBackend) -> Result<Listed> {
-    Ok(Listed {
+fn read(row: &QueryResult, backend: DbBackend) -> Result<ReplayStatus> {
+    Ok(ReplayStatus {
         replay_id: row.try_get("", "replay_id")?,
         route: row.try_get("", "route")?,
         range: serde_json::from_str(&row.try_get::<String>("", "filter")?)?,
         per_second: u32::try_from(row.try_get::<i32>("", "per_second")?).unwrap_or(1),
         again: row.try_get("", "again")?,
-        state: row.try_get("", "state")?,
+        state: ReplayState::named(&row.try_get::<String>("", "state")?)?,
         parked: u64::try_from(row.try_get::<i64>("", "parked")?).unwrap_or(0),
         next_id: row.try_get("", "next_id")?,
         until_id: row.try_get("", "until_id")?,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::error::Error;
+use crate::error::{Error, NextStep};
 use crate::state::cursor::{Lease, Shard};
 use crate::store::fault::Fault;
 
@@ -89,15 +89,15 @@ pub enum Trouble {
     },
     /// Leases have run out here that no other process has taken.
     Lapsed {
-        /// Which workers had them.
-        workers: Vec<String>,
+        /// The workers that had them.
+        workers: Vec<Worker>,
         /// How long ago the first ran out.
         since: Duration,
     },
     /// Entries wait without progress.
     Behind {
-        /// Where.
-        worker: String,
+        /// The worker that has them to deliver.
+        worker: Worker,
         /// For how long.
         since: Duration,
     },
@@ -239,9 +239,9 @@ impl Health {
         }
         failures.extend(self.store().lasting_takes());
         let workers = self.workers();
-        let lapsed: Vec<(String, Duration)> = workers
+        let lapsed: Vec<(Worker, Duration)> = workers
             .iter()
-            .filter_map(|(worker, state)| Some((worker.to_string(), state.lapsed()?)))
+            .filter_map(|(worker, state)| Some((worker.clone(), state.lapsed()?)))
             .collect();
         if let Some(since) = lapsed.iter().map(|(_, since)| *since).max() {
             failures.extend(self.store().leases.clone());
@@ -250,7 +250,7 @@ impl Health {
         }
         for (worker, state) in workers.iter().filter(|(_, state)| state.is_shown && state.is_stuck()) {
             failures.extend(state.failure.clone());
-            let (worker, since) = (worker.to_string(), state.behind().unwrap_or_default());
+            let (worker, since) = (worker.clone(), state.behind().unwrap_or_default());
             troubles.push(Trouble::Behind { worker, since });
         }
         causes(failures).into_iter().chain(troubles).collect()
@@ -369,6 +369,18 @@ fn causes(mut failures: Vec<Failure>) -> Vec<Trouble> {
     failures.into_iter().map(trouble).collect()
 }
 
+impl Trouble {
+    /// The steps that an operator can take.
+    pub fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Store { fault, .. } => fault.next_steps(),
+            Self::Silent { .. } => vec![NextStep::CheckDatabase],
+            Self::Lapsed { .. } | Self::Behind { .. } => vec![NextStep::AskWhy],
+        }
+    }
+}
+
+/// In English, for logs and health checks.
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -381,7 +393,7 @@ impl fmt::Display for Trouble {
                 f,
                 "leases ran out {:.0} s ago and could not be renewed: {}",
                 since.as_secs_f64(),
-                workers.join(", ")
+                workers.iter().map(Worker::to_string).collect::<Vec<_>>().join(", ")
             ),
             Self::Behind { worker, since } => {
                 write!(

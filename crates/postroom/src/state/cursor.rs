@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sea_orm::sea_query::{Expr, ExprTrait, LockBehavior, LockType, OnConflict, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, QueryResult};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NextStep, Result};
 use crate::event::entry::Position;
 use crate::store::db_clock::{db_now, db_now_plus};
 use crate::store::table::{self, Table};
@@ -111,10 +111,8 @@ async fn rows(tx: &Tx, route: &str) -> Result<i64> {
 }
 
 fn unknown(route: &str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("there is no route {route:?}; `postroom status` lists them"),
-    )
+    Error::new(ErrorKind::NotFound, format!("there is no route {route:?}"))
+        .with_next([NextStep::ShowRoutes { route: None }])
 }
 
 /// Takes a lease that is free or has run out; `None` when somebody else holds it, or changes its row just now: whoever takes

@@ -1,18 +1,61 @@
 //! Dead letters: entries that were given up, one row each.
 
+use std::fmt;
 use std::time::Duration;
 
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
+use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::state::cursor::{Shard, number};
 use crate::state::parked::Parked;
 use crate::state::renumber;
 use crate::store::db_clock::{db_now, db_now_minus, stamp};
 use crate::store::table::{self, EVENT_COLUMNS, Table, event_values};
 use crate::store::tx::Tx;
+
+/// The state of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LetterState {
+    /// It waits for a decision.
+    Dead,
+    /// An operator put it back in front of its key.
+    Retried,
+    /// An operator let its key go on without it.
+    Discarded,
+}
+
+impl LetterState {
+    /// Its name in tables and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Retried => "retried",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        match name {
+            "dead" => Ok(Self::Dead),
+            "retried" => Ok(Self::Retried),
+            "discarded" => Ok(Self::Discarded),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a dead letter is in the state {name:?}, which this version does not know"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for LetterState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Keeps what was given up. One that died before is dead again.
 pub(crate) async fn insert(tx: &Tx, shard: &Shard, dead: &[Parked]) -> Result<()> {
@@ -39,7 +82,7 @@ pub(crate) async fn insert(tx: &Tx, shard: &Shard, dead: &[Parked]) -> Result<()
             .on_conflict(
                 OnConflict::columns(["route", "id"])
                     .update_columns(["attempts", "error"])
-                    .value("state", "dead")
+                    .value("state", LetterState::Dead.name())
                     .value("reason", Expr::cust("null"))
                     .value("decided_at", Expr::cust("null"))
                     .value("decided_by", Expr::cust("null"))

@@ -7,6 +7,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::state::dead::LetterState;
 use crate::state::parked;
 use crate::store::table::{self, Table, read_uuid, uuid_value};
 use crate::store::tx::Tx;
@@ -25,7 +26,7 @@ pub(crate) async fn given_up(tx: &impl ConnectionTrait, route: &str, events: &[U
         Table::Failed,
         &[route],
         events,
-        Some(Expr::col("state").ne("retried")),
+        Some(Expr::col("state").ne(LetterState::Retried.name())),
     )
     .await
 }
@@ -40,7 +41,7 @@ pub(crate) async fn accounted_for(
 ) -> Result<HashSet<Uuid>> {
     let publishers: Vec<&str> = publishers.iter().map(String::as_str).collect();
     let is_its_own = Some(parked::is_replayed().not());
-    let is_given_up = Some(Expr::col("state").ne("retried"));
+    let is_given_up = Some(Expr::col("state").ne(LetterState::Retried.name()));
     let mut found = rows(tx, Table::Parked, &[route], events, is_its_own).await?;
     found.extend(rows(tx, Table::Failed, &[route], events, None).await?);
     if !publishers.is_empty() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::state::cursor::{self, Shard};
@@ -15,9 +16,10 @@ use crate::store::tx::Tx;
 const FEED_MAX: Duration = Duration::from_secs(120);
 
 /// Which end of a route is out of reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// Where it delivers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The destination that it delivers to.
     Delivery,
     /// The broker that feeds it.
     Feed,
@@ -27,6 +29,7 @@ pub(crate) enum Side {
 #[derive(Clone, Debug)]
 pub(crate) struct Down {
     pub(crate) shard: Shard,
+    pub(crate) side: Side,
     pub(crate) reason: String,
     /// For how long.
     pub(crate) down_s: f64,
@@ -37,6 +40,13 @@ impl Side {
         match self {
             Self::Delivery => "delivery",
             Self::Feed => "feed",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "feed" => Self::Feed,
+            _ => Self::Delivery,
         }
     }
 }
@@ -106,7 +116,7 @@ pub(crate) async fn all(tx: &Tx) -> Result<Vec<Down>> {
     let mut select = Query::select();
     let newly_seen = Expr::col("seen_at").gt(db_now_minus(backend, FEED_MAX));
     select
-        .columns(["route", "shard", "reason", "since"])
+        .columns(["route", "shard", "side", "reason", "since"])
         .expr_as(db_now(backend), "now")
         .from(table::named(tx, Table::Down))
         .and_where(Expr::col("side").ne(Side::Feed.name()).or(newly_seen))
@@ -122,6 +132,7 @@ pub(crate) async fn all(tx: &Tx) -> Result<Vec<Down>> {
                     route: row.try_get("", "route")?,
                     number: u32::try_from(row.try_get::<i32>("", "shard")?).unwrap_or(0),
                 },
+                side: Side::named(&row.try_get::<String>("", "side")?),
                 reason: row.try_get("", "reason")?,
                 down_s: (read_time(row, backend, "now")? - read_time(row, backend, "since")?).as_seconds_f64(),
             })

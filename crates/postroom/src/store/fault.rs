@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::{Condition, Error};
+use crate::error::{Condition, Error, NextStep};
 
 /// What is wrong with a store, the plainest cause first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,22 +32,32 @@ impl Fault {
         }
     }
 
-    /// What is the matter, and the next safe step.
+    /// Says in English what is wrong and how it is repaired, for logs and health checks. See [`Fault::next_steps`] for code.
     pub fn advice(self) -> &'static str {
         match self {
             Self::DiskFull => "the database's disk is full; make room, and it goes on by itself",
             Self::TablesMissing => {
-                "the tables of Postroom are missing in this database; apply them with `postroom migrate`, or in a program of \
-                 your own with postroom::migration::up; it goes on by itself then"
+                "the tables of Postroom are missing in this database; apply the migrations, and it goes on by itself"
             }
             Self::PoolDry => {
                 "every connection of this process is in use; look for handlers that wait, and for transactions that block \
-                 them (`postroom why`)"
+                 them: `why` names those"
             }
             Self::Locked => {
-                "the database does not answer in time, or holds a lock; `postroom why` names who blocks whom"
+                "the database does not answer in time, or holds a lock; `why` names the session that blocks"
             }
             Self::Other => "the store fails",
+        }
+    }
+
+    /// The steps that an operator can take.
+    pub fn next_steps(self) -> Vec<NextStep> {
+        match self {
+            Self::DiskFull => vec![NextStep::FreeDisk],
+            Self::TablesMissing => vec![NextStep::Migrate],
+            Self::PoolDry => vec![NextStep::CheckHandlers, NextStep::AskWhy],
+            Self::Locked => vec![NextStep::AskWhy],
+            Self::Other => vec![NextStep::CheckDatabase],
         }
     }
 }

@@ -7,7 +7,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, NextStep, Result};
 use crate::store::table::{self, Table};
 use crate::store::tx::Tx;
 
@@ -240,10 +240,10 @@ fn refuse_newer(owner: &str, known: &[i32], all: &[Migration]) -> Result<()> {
         Some(found) if *found > newest => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "{owner}'s tables are at migration {found}, this program knows {newest}: they were upgraded by a newer version; \
-                 run that version, or take them back with it (`postroom migrate --down`) first"
+                "{owner}'s tables are at migration {found}, this program knows {newest}: they were upgraded by a newer version"
             ),
-        )),
+        )
+        .with_next([NextStep::RunNewer, NextStep::MigrateDown])),
         _ => Ok(()),
     }
 }

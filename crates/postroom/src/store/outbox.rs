@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use sea_orm::DatabaseConnection;
 use serde::Serialize;
 
-use crate::error::{Condition, Error, ErrorKind, Result};
+use crate::error::{Condition, Error, ErrorKind, NextStep, Result};
 use crate::event::entry::{Entry, Position};
 use crate::store::migration::Migration;
 
@@ -70,7 +70,7 @@ pub trait Inspect: Outbox {
         Ok(Vec::new())
     }
 
-    /// Facts that this database user may not see, and the privilege that it needs.
+    /// The open transactions that this database user may not see, and the privilege that would show them.
     async fn hidden(&self) -> Result<Option<Hidden>> {
         Ok(None)
     }
@@ -149,13 +149,35 @@ pub struct Prune {
     pub archive: bool,
 }
 
-/// Facts that a database does not show to this user.
-#[derive(Clone, Debug, Serialize)]
+/// Open transactions that a database does not show to this user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hidden {
-    /// The hidden facts.
-    pub what: String,
-    /// The missing privilege.
-    pub next: String,
+    /// Which ones.
+    pub transactions: HiddenTransactions,
+    /// This database user; none, if the database does not tell its name.
+    pub user: Option<String>,
+    /// The privilege that shows them, as a `grant` statement takes it.
+    pub privilege: String,
+}
+
+/// Which open transactions a database does not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenTransactions {
+    /// All of them.
+    All,
+    /// Those of other users.
+    OfOthers,
+}
+
+impl Hidden {
+    /// The step that makes them visible.
+    pub fn next_step(&self) -> NextStep {
+        NextStep::Grant {
+            privilege: self.privilege.clone(),
+            user: self.user.clone(),
+        }
+    }
 }
 
 /// A transaction of somebody's that stays open.

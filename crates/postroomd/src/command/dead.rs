@@ -3,14 +3,15 @@
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use postroom::Inspect;
-use postroom::dead::{self, DeadLetter, Selection};
-use postroom::operate::{self, counted};
+use postroom::dead::{self, DeadLetter, LetterState, Selection};
+use postroom::operate::{self, Letters, NextStep, counted};
 
 use super::actor;
 use crate::age::with_date;
 use crate::config::Config;
 use crate::listing::Listing;
 use crate::output::{self, Paint, Tone, clean, print, print_json};
+use crate::text;
 
 /// Look at dead letters and decide on them
 #[derive(Debug, Subcommand)]
@@ -123,10 +124,8 @@ impl Dead {
                     ..Selection::default()
                 };
                 let Some(letter) = dead::list(db, &which, None, 1).await?.pop() else {
-                    bail!(
-                        "there is no dead letter {}; `postroom dead list` shows those that wait",
-                        show.dead_id
-                    );
+                    let all = text::next(&[NextStep::ShowLetters { letters: Letters::All }]);
+                    bail!("there is no dead letter {}; {all}", show.dead_id);
                 };
                 if show.json {
                     print_json(&letter)
@@ -161,7 +160,8 @@ impl Which {
         if dead::list(store.db(), &its, None, 1).await?.is_empty() {
             let status = operate::status(store).await?;
             let is_known = status.routes.iter().any(|known| known.route == *route);
-            ensure!(is_known, "there is no route {route:?}; `postroom status` lists them");
+            let all = text::next(&[NextStep::ShowRoutes { route: None }]);
+            ensure!(is_known, "there is no route {route:?}; {all}");
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Which {
             event_types: self.r#type.iter().cloned().collect(),
             aggregate_id: self.aggregate_id.clone(),
             error: self.error_contains.clone(),
-            state: Some("dead"),
+            state: Some(LetterState::Dead),
         }
     }
 
@@ -246,7 +246,7 @@ impl List {
             let event = &letter.entry.event;
             listing.row([
                 letter.dead_id.into(),
-                letter.state.as_str().into(),
+                letter.state.into(),
                 with_date(letter.dead_at).into(),
                 letter.route.as_str().into(),
                 event.event_type.as_str().into(),
@@ -300,11 +300,8 @@ fn show_letter(letter: &DeadLetter) -> Result<()> {
         print(format!("header    {}={}", clean(name), clean(value)))?;
     }
     print(format!("payload   {}", clean(event.payload.get())))?;
-    if letter.state == "dead" {
-        print(format!(
-            "\nnext: postroom dead retry {0}, or postroom dead discard {0} --reason TEXT",
-            letter.dead_id
-        ))?;
+    match letter.next_steps().as_slice() {
+        [] => Ok(()),
+        steps => print(format!("\nnext: {}", text::next(steps))),
     }
-    Ok(())
 }

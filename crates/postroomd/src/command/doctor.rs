@@ -17,6 +17,7 @@ use crate::listing::{Cell, Listing};
 use crate::module;
 use crate::output::{Paint, Tone, chain, print, print_json};
 use crate::store::{Kind, PLATFORM, ask};
+use crate::text;
 
 /// Clocks may differ by this much before somebody should look.
 const SKEW_S_MAX: f64 = 1.0;
@@ -157,11 +158,13 @@ async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
                 let says = format!("migrations: {} of {} missing", pending.len(), migrations.len());
                 Finding::fail(what, says, "run `postroom migrate`")
             }
-            Err(error) => Finding::fail(
-                what,
-                error.report(),
-                "run `postroom migrate` with a user that may create tables",
-            ),
+            Err(error) => {
+                let next = match error.next_steps() {
+                    [] => "run `postroom migrate` with a user that may create tables".to_owned(),
+                    steps => text::next(steps),
+                };
+                Finding::fail(what, error.report(), next)
+            }
         });
     }
     findings
@@ -211,7 +214,7 @@ async fn transactions(store: &dyn Inspect) -> Finding {
         .collect();
     let hidden = store.hidden().await.ok().flatten();
     match (old.is_empty(), hidden) {
-        (true, Some(hidden)) => Finding::warn("transactions", hidden.what, hidden.next),
+        (true, Some(hidden)) => Finding::warn("transactions", text::hidden(&hidden), text::next(&[hidden.next_step()])),
         (true, None) => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
         (false, _) => Finding::warn(
             "transactions",
@@ -227,8 +230,9 @@ async fn routes(store: &dyn Inspect) -> Vec<Finding> {
         Err(error) => return vec![Finding::fail("routes", error.report(), "see the error")],
     };
     let down = |route: &RouteStatus| {
+        let reason = route.reason_of_outage()?;
         let says = format!("{} cannot go on: {}", route.route, route.down.as_ref()?);
-        Some(Finding::warn("reach", says, operate::reach(route)))
+        Some(Finding::warn("reach", says, text::next(&reason.next_steps())))
     };
     let mut findings = vec![worked(&status)];
     findings.extend(status.routes.iter().filter_map(down));

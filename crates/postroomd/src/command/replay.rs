@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use postroom::Inspect;
 use postroom::operate::counted;
-use postroom::replay::{self, Listed, Preview, Range};
+use postroom::replay::{self, Preview, Range, ReplayStatus};
 use time::OffsetDateTime;
 
 use super::actor;
@@ -188,11 +188,11 @@ impl List {
     }
 }
 
-fn row(replay: &Listed) -> [crate::listing::Cell; 9] {
+fn row(replay: &ReplayStatus) -> [crate::listing::Cell; 9] {
     [
         replay.replay_id.into(),
         replay.route.as_str().into(),
-        replay.state.as_str().into(),
+        replay.state.into(),
         replay.parked.into(),
         replay.next_id.into(),
         replay.until_id.into(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::Inspect;
-use postroom::operate::{self, counted};
+use postroom::operate::{self, NextStep, counted};
 
 use crate::age::{age, with_date};
 use crate::board::{self, Meter};
@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::listing::Listing;
 use crate::output::{self, Paint, print, print_json, print_json_line};
 use crate::signal::Signals;
+use crate::text;
 use crate::view::Screen;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -68,7 +69,8 @@ impl Status {
         if let Some(wanted) = &self.route {
             status.routes.retain(|route| route.route == *wanted);
             if status.routes.is_empty() {
-                bail!("there is no route {wanted:?}; `postroom status` lists them");
+                let all = text::next(&[NextStep::ShowRoutes { route: None }]);
+                bail!("there is no route {wanted:?}; {all}");
             }
         }
         Ok(status)

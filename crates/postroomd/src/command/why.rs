@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
-use postroom::operate::{self, Carrier, Reason, Scheduled, Step, Timeline, counted};
+use postroom::operate::{self, Carrier, Delivery, DeliveryState, Reason, ReasonKind, Scheduled, Timeline, counted};
 use postroom::{Event, Inspect};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::age::with_date;
@@ -11,9 +12,7 @@ use crate::config::Config;
 use crate::listing::{Cell, Listing};
 use crate::module::BUILT_IN;
 use crate::output::{self, Paint, Tone, clean, print, print_json};
-
-/// The state of an event on a route that does not take its type.
-const UNWANTED: &str = "unwanted";
+use crate::text;
 
 /// Tell what holds things up and the next safe step, or the way of one event
 #[derive(Debug, Args)]
@@ -26,6 +25,26 @@ pub(crate) struct Why {
     json: bool,
 }
 
+/// A reason in words.
+#[derive(Debug, Serialize)]
+struct Told {
+    what: ReasonKind,
+    who: String,
+    says: String,
+    next: String,
+}
+
+impl From<&Reason> for Told {
+    fn from(reason: &Reason) -> Self {
+        Self {
+            what: reason.kind(),
+            who: text::place(reason).to_owned(),
+            says: text::reason(reason),
+            next: text::next(&reason.next_steps()),
+        }
+    }
+}
+
 impl Why {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready_to_read().await?;
@@ -33,10 +52,11 @@ impl Why {
             Some(event_id) => self.explain(store.as_ref(), event_id, config).await,
             None => {
                 let reasons = operate::why(store.as_ref()).await?;
+                let told: Vec<Told> = reasons.iter().map(Told::from).collect();
                 if self.json {
-                    print_json(&reasons)
+                    print_json(&told)
                 } else {
-                    show_reasons(&reasons)
+                    show_reasons(&told)
                 }
             }
         }
@@ -50,7 +70,7 @@ impl Why {
             };
         }
         let mut timeline = operate::timeline(store, event_id).await?;
-        mark_unwanted(&mut timeline, &carriers(config));
+        timeline.mark_unwanted(&carriers(config));
         match self.json {
             true => print_json(&timeline),
             false => show_timeline(&timeline),
@@ -80,26 +100,13 @@ fn carriers(config: &Config) -> Vec<Carrier> {
     configured.chain(subscribers).collect()
 }
 
-/// A store knows how far a route has come, and not what it takes: what is passed by is not delivered.
-fn mark_unwanted(timeline: &mut Timeline, carriers: &[Carrier]) {
-    let event_type = &timeline.entry.event.event_type;
-    for step in &mut timeline.steps {
-        let carrier = carriers.iter().find(|carrier| carrier.route == step.route);
-        let is_wanted = carrier.is_none_or(|carrier| carrier.filter.matches(event_type));
-        let has_trace = step.handled_at.is_some() || !["passed", "pending"].contains(&step.state.as_str());
-        if !is_wanted && !has_trace {
-            UNWANTED.clone_into(&mut step.state);
-        }
-    }
-}
-
-fn show_reasons(reasons: &[Reason]) -> Result<()> {
+fn show_reasons(reasons: &[Told]) -> Result<()> {
     let paint = Paint::detect();
     if reasons.is_empty() {
         return print("nothing holds anything up");
     }
     for reason in reasons {
-        let title = format!("{} {}", reason.what, clean(&reason.who));
+        let title = format!("{} {}", text::kind(reason.what), clean(&reason.who));
         print(format!(
             "{}: {}",
             paint.paint(Tone::Strong, &title),
@@ -149,11 +156,12 @@ fn show_timeline(timeline: &Timeline) -> Result<()> {
     if let Some(cause) = event.headers.get(postroom::CAUSATION_ID) {
         print(format!("caused by {}", clean(cause)))?;
     }
-    if timeline.steps.is_empty() {
+    if timeline.deliveries.is_empty() {
         return print("\nno route knows it: a relay registers routes when it starts");
     }
-    let (unwanted, wanted): (Vec<&Step>, Vec<&Step>) = timeline.steps.iter().partition(|step| step.state == UNWANTED);
-    show_steps(&wanted, paint)?;
+    let is_unwanted = |delivery: &&Delivery| delivery.state == DeliveryState::Unwanted;
+    let (unwanted, wanted): (Vec<&Delivery>, Vec<&Delivery>) = timeline.deliveries.iter().partition(is_unwanted);
+    show_deliveries(&wanted, paint)?;
     match unwanted.len() as u64 {
         0 => Ok(()),
         routes => {
@@ -163,21 +171,22 @@ fn show_timeline(timeline: &Timeline) -> Result<()> {
     }
 }
 
-fn show_steps(steps: &[&Step], paint: Paint) -> Result<()> {
-    if steps.is_empty() {
+fn show_deliveries(deliveries: &[&Delivery], paint: Paint) -> Result<()> {
+    if deliveries.is_empty() {
         return Ok(());
     }
     let mut listing = Listing::new(&["route", "state", "#attempts", "handled at", "last error"]);
-    for step in steps {
+    for delivery in deliveries {
         listing.row([
-            step.route.as_str().into(),
-            state(&step.state),
-            step.attempts
+            delivery.route.as_str().into(),
+            state(delivery.state),
+            delivery
+                .attempts
                 .map(|attempts| attempts.to_string())
                 .unwrap_or_default()
                 .into(),
-            step.handled_at.map(with_date).unwrap_or_default().into(),
-            step.error.as_deref().unwrap_or_default().into(),
+            delivery.handled_at.map(with_date).unwrap_or_default().into(),
+            delivery.error.as_deref().unwrap_or_default().into(),
         ]);
     }
     print(format!(
@@ -186,12 +195,12 @@ fn show_steps(steps: &[&Step], paint: Paint) -> Result<()> {
     ))
 }
 
-fn state(name: &str) -> Cell {
-    let tone = match name {
-        "passed" | "retried" => Tone::Good,
-        "dead" | "held" => Tone::Bad,
-        "parked" | "waiting" => Tone::Warn,
-        _ => Tone::Plain,
+fn state(state: DeliveryState) -> Cell {
+    let tone = match state {
+        DeliveryState::Passed | DeliveryState::Retried => Tone::Good,
+        DeliveryState::Dead | DeliveryState::Held => Tone::Bad,
+        DeliveryState::Parked | DeliveryState::Waiting => Tone::Warn,
+        DeliveryState::Pending | DeliveryState::Discarded | DeliveryState::Unwanted => Tone::Plain,
     };
-    Cell::new(tone, name)
+    Cell::new(tone, state)
 }
