@@ -15,6 +15,7 @@ mod fault;
 mod guide;
 mod hooked;
 mod listing;
+mod looking;
 mod memory;
 mod open_transaction;
 mod privilege;
