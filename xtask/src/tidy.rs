@@ -39,6 +39,20 @@ const STORES: &[&str] = &[
     "crates/postroom-sqlite",
 ];
 
+/// Libraries that run inside other programs: their users may not have the program `postroom`.
+const LIBRARIES: &[&str] = &[
+    "crates/postroom",
+    "crates/postroom-postgres",
+    "crates/postroom-mysql",
+    "crates/postroom-sqlite",
+];
+
+/// The commands of the program.
+const COMMANDS: &[&str] = &[
+    "up", "serve", "migrate", "emit", "tail", "status", "why", "dead", "replay", "pause", "resume", "forget", "config",
+    "doctor", "verify", "bench", "catalog", "topics",
+];
+
 /// Everything that breaks a rule, one line each.
 pub(crate) fn problems(workspace: &Workspace) -> Result<Vec<String>> {
     let files = workspace.files()?;
@@ -52,6 +66,7 @@ pub(crate) fn problems(workspace: &Workspace) -> Result<Vec<String>> {
         if file.extension() == Some(OsStr::new("rs")) {
             problems.extend(too_long(file, &text));
             problems.extend(banned_names(file, &text));
+            problems.extend(commands_in_library(file, &text));
             sources.insert(file.clone(), text);
         }
     }
@@ -115,6 +130,26 @@ fn begins_path(line: &str, start: &str) -> bool {
     })
 }
 
+/// Commands of the program in the sources of a library: a `NextStep` names the operation instead.
+fn commands_in_library(file: &Path, text: &str) -> Vec<String> {
+    let is_library = LIBRARIES
+        .iter()
+        .any(|library| file.starts_with(Path::new(library).join("src")));
+    let names_command = |line: &str| {
+        line.split("postroom ").skip(1).any(|rest| {
+            let word = rest
+                .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+                .next();
+            word.is_some_and(|word| COMMANDS.contains(&word))
+        })
+    };
+    text.lines()
+        .zip(1..)
+        .filter(|(line, _)| is_library && names_command(line))
+        .map(|(_, number)| format!("{}:{number}: a library names a command of the program", file.display()))
+        .collect()
+}
+
 fn uneven_migrations(files: &[PathBuf]) -> Vec<String> {
     let migrations = |store: &str| -> BTreeSet<&str> {
         let folder = Path::new(store).join("migrations");
@@ -152,7 +187,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    use super::{banned_names, machine_paths, too_long, uneven_migrations, unused_dependencies};
+    use super::{banned_names, commands_in_library, machine_paths, too_long, uneven_migrations, unused_dependencies};
     use crate::workspace::Crate;
 
     #[test]
@@ -194,6 +229,22 @@ mod tests {
         assert_eq!(check("\"%root%.cargo\"\nok\n(%work%x)"), 2);
         assert_eq!(
             check("~%work%x example.com%root%x ${HOME}%work% a%work%b %workers% <root%>"),
+            0
+        );
+    }
+
+    #[test]
+    fn a_library_names_no_command() {
+        let count = |file: &str, text: &str| commands_in_library(Path::new(file), text).len();
+        let told = "run `postroom migrate` first\nsee postroom dead list";
+        assert_eq!(count("crates/postroom/src/error.rs", told), 2);
+        assert_eq!(count("crates/postroom-sqlite/src/error.rs", told), 2);
+        assert_eq!(count("crates/postroomd/src/text.rs", told), 0);
+        assert_eq!(
+            count(
+                "crates/postroom/src/lib.rs",
+                "the tables of postroom are; postroom emits"
+            ),
             0
         );
     }

@@ -53,7 +53,7 @@ fn number(error: &sqlx::Error) -> Option<u16> {
 fn advice(number: u16) -> Option<&'static str> {
     match number {
         1021 | 1114 => Some("the database's disk or tablespace is full; make room, then try again"),
-        1146 | 1305 => Some("the tables are not there; run `postroom migrate` first"),
+        1146 | 1305 => Some("the tables are not there; apply the migrations first"),
         1153 => Some("too large for the server's max_allowed_packet, which must be 16 MiB or more"),
         3819 | 4025 => Some(
             "the database refuses the payload, the headers or the id; MariaDB takes JSON of at most 31 levels, \

@@ -8,7 +8,7 @@ pub(crate) fn driver(doing: &str, source: sqlx::Error) -> Error {
     let state = state(&source);
     let doing = match state.as_deref() {
         Some("53100") => format!("{doing}: the database's disk is full, make room on it"),
-        Some("42P01" | "3F000" | "42883") => format!("{doing}: tables are missing or old, run `postroom migrate`"),
+        Some("42P01" | "3F000" | "42883") => format!("{doing}: tables are missing or old; apply the migrations"),
         // A statement that is there already, or no more; a pooler that takes no settings.
         Some("42P05" | "26000" | "08P01") if Condition::of(&source) == Condition::Other => {
             format!("{doing}: behind a pooler add `pooler=transaction` to the address")

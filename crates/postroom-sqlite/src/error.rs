@@ -17,7 +17,7 @@ fn advice(condition: Condition) -> Option<&'static str> {
     match condition {
         Condition::DiskFull => Some("the disk or the database is full, nothing was written; make room and try again"),
         Condition::Locked => Some("another process holds the write lock; keep its transactions short"),
-        Condition::TablesMissing => Some("the tables are not there; run `postroom migrate` first"),
+        Condition::TablesMissing => Some("the tables are not there; apply the migrations first"),
         _ => None,
     }
 }

@@ -61,7 +61,7 @@ async fn two_processes_migrate_at_once() {
 async fn without_its_tables_the_store_says_what_to_do() {
     let fresh = Fresh::empty("utf8mb4").await;
     let error = fresh.store.pulse().await.unwrap_err();
-    assert!(error.report().contains("postroom migrate"), "{error:?}");
+    assert!(error.report().contains("apply the migrations"), "{error:?}");
     fresh.gone().await;
 }
 

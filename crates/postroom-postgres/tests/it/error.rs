@@ -33,9 +33,9 @@ async fn missing_tables_say_what_to_run() {
     let db = Fresh::new().await;
     db.sql("drop schema postroom cascade").await;
     let error = db.store.pulse().await.unwrap_err();
-    assert!(error.to_string().contains("postroom migrate"), "{error:?}");
+    assert!(error.to_string().contains("apply the migrations"), "{error:?}");
     let error = db.store.read(Position::START, 1).await.unwrap_err();
-    assert!(error.to_string().contains("postroom migrate"), "{error:?}");
+    assert!(error.to_string().contains("apply the migrations"), "{error:?}");
 }
 
 #[tokio::test]

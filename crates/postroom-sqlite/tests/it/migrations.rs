@@ -59,7 +59,7 @@ async fn many_processes_may_create_and_migrate_one_new_file_at_once() {
 async fn a_file_without_tables_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let error = open(&folder.path().join("empty.db")).await.pulse().await.unwrap_err();
-    assert!(error.to_string().contains("run `postroom migrate` first"), "{error}");
+    assert!(error.to_string().contains("apply the migrations first"), "{error}");
 }
 
 #[tokio::test]
