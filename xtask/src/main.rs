@@ -9,6 +9,7 @@ mod bench;
 mod check;
 mod folders;
 mod hazards;
+mod language;
 mod newer;
 mod process;
 mod requirements;

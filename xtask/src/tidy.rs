@@ -1,4 +1,4 @@
-//! House rules no compiler checks: sizes, names, migrations, machine paths, unused dependencies.
+//! House rules no compiler checks: sizes, names, language, migrations, machine paths, unused dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::language;
 use crate::word::contains_word;
 use crate::workspace::{Crate, Workspace};
 
@@ -70,6 +71,7 @@ pub(crate) fn problems(workspace: &Workspace) -> Result<Vec<String>> {
             sources.insert(file.clone(), text);
         }
     }
+    problems.extend(language::problem(&sources));
     problems.extend(uneven_migrations(&files));
     problems.extend(
         workspace
