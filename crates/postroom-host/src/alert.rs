@@ -23,24 +23,24 @@ use crate::module::Module;
 /// When somebody should know: what is the matter, how they are told, and what they do next.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rule {
-    /// What it is called: unique among all modules, and what an incident is recognised by.
+    /// Its name: unique among all modules. Incident tools recognise an incident by it.
     #[serde(rename = "rule")]
     pub name: &'static str,
     /// How somebody is told.
     pub channel: Channel,
-    /// What is the matter when it fires.
+    /// The finding in words, when it fires.
     pub says: &'static str,
-    /// What to do next.
+    /// The next step for the operator.
     pub next: &'static str,
 }
 
-/// What a look found for a rule.
+/// The finding of one look for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What was counted or measured.
+    /// The measured number.
     #[serde(serialize_with = "number")]
     pub number: f64,
-    /// What it may be.
+    /// The limit.
     #[serde(serialize_with = "number")]
     pub limit: f64,
     /// Whether it is too much.
@@ -120,7 +120,7 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Who brings notices, by channel. Rules whose channel nobody serves are looked at and shown all the same.
+/// The messengers, by channel. A rule whose channel has no messenger is checked and shown all the same.
 pub type Messengers = HashMap<Channel, Arc<dyn Messenger>>;
 
 /// The alerts of all modules of a process.

@@ -19,7 +19,7 @@ struct Owner {
 }
 
 impl Declared {
-    /// What these modules declare, and every type that an upcaster (from, to) turns into one of theirs.
+    /// The types that these modules declare, and every type that an upcaster (from, to) turns into one of theirs.
     pub(crate) fn of(modules: &[Mounted], upcasts: &[(String, String)]) -> Self {
         let owners = modules.iter().flat_map(|module| {
             let owner = |declares| Owner {

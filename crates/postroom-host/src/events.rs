@@ -16,7 +16,7 @@ use crate::problem::Problem;
 /// Events in one request.
 const BATCH_MAX: usize = 1_000;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Serialize)]
 struct Accepted {
     /// Events that are new.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use postroom::{Error, ErrorKind, Fault};
 use serde::Serialize;
 
-/// What went wrong, as a client sees it. Clients branch on `code`, people read `detail`.
+/// An error, as a client sees it. Clients branch on `code`, people read `detail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     status: StatusCode,
@@ -26,7 +26,7 @@ impl Problem {
         }
     }
 
-    /// What clients branch on.
+    /// The code for clients.
     pub fn code(&self) -> &'static str {
         self.code
     }

@@ -88,7 +88,7 @@ pub(crate) fn committed_offsets<C: ConsumerContext>(
         let left = deadline.saturating_duration_since(Instant::now());
         match consumer.committed_offsets(partitions.clone(), left) {
             Err(error) if is_coordinator_unavailable(&error) && left > RETRY_INTERVAL * 2 => {
-                thread::sleep(RETRY_INTERVAL)
+                thread::sleep(RETRY_INTERVAL);
             }
             answer => return answer,
         }

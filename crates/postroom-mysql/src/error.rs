@@ -18,13 +18,13 @@ pub(crate) fn db(doing: &str, source: sqlx::Error) -> Error {
     }
 }
 
-/// What to do when nobody listens at the address.
+/// The advice when no server listens at the address.
 fn refusal(error: &sqlx::Error) -> Option<&'static str> {
     let is_refused = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
     is_refused.then_some("nobody listens at the address; start the server, or mend host and port")
 }
 
-/// What to do when the server wants a password that only an encrypted connection may carry. The driver could also encrypt
+/// The advice when the server wants a password that only an encrypted connection may carry. The driver could also encrypt
 /// the password alone, with RSA, but the implementation that it has for that leaks by its timing.
 fn unencrypted(error: &sqlx::Error) -> Option<&'static str> {
     let says = error.to_string();

@@ -75,7 +75,7 @@ impl Mysql {
         }
         drop(rows);
         if bytes >= PAGE_BYTES && entries.len() < limit {
-            // What the server still sends may be a gigabyte; a new connection is cheaper than reading it.
+            // The server may still send a gigabyte; a new connection is cheaper than reading it.
             drop(conn.detach());
         }
         if let Some(mean) = bytes.checked_div(entries.len()) {

@@ -29,7 +29,7 @@ const STEP_SLOW: Duration = Duration::from_secs(1);
 /// A session that rested for longer is closed: the server would end it soon after (`session_timeouts.sql`).
 const REST_MAX: Duration = Duration::from_secs(4);
 
-/// What a store remembers about its part as the sequencer.
+/// The memory of a store that is the sequencer.
 #[derive(Debug, Default)]
 pub(crate) struct Sequencer {
     session: Option<Session>,

@@ -9,7 +9,7 @@ use sqlx::{Connection, FromRow, MySqlConnection, Row, Transaction};
 use crate::error::{db, is_lock_timeout};
 use crate::sequence::Lead;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// The numbers now reach up to here, and this is how many rows the first look showed.
@@ -176,7 +176,7 @@ mod tests {
         check(&[(1, "x"), (2, "y")], &[(1, "x"), (2, "y")], &[1, 2]);
         // The first look has x's later event without the earlier one: the second brings it, in its place.
         check(&[(2, "x"), (3, "y")], &[(1, "x"), (2, "x"), (3, "y")], &[1, 2, 3]);
-        // What is new in the second look may be torn itself: it waits for the next step.
+        // Rows that are new in the second look may be torn too: they wait for the next step.
         check(&[(1, "x"), (9, "y")], &[(1, "x"), (5, "x"), (9, "y")], &[1, 9]);
         check(&[(1, "x"), (9, "y")], &[(1, "x"), (4, "z"), (9, "y")], &[1, 9]);
     }

@@ -32,14 +32,14 @@ const SETTINGS: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ISOLATION,
 ];
-/// Whatever the database's default is.
+/// The database's default.
 const ISOLATION: (&str, &str) = ("default_transaction_isolation", "read committed");
 
 const POOLER_BEGIN: &str = include_str!("../sql/pooler_begin.sql");
 const POOLER_BEGIN_READER: &str = include_str!("../sql/pooler_begin_reader.sql");
 const POOLER_END: &str = include_str!("../sql/pooler_end.sql");
 
-/// What a store works with.
+/// The settings of a store.
 #[derive(Debug)]
 pub(crate) struct Pools {
     pub(crate) main: PgPool,
@@ -117,8 +117,8 @@ impl Pools {
     }
 }
 
-/// Whether somebody is there. A pool asks again and again until its time is over, and then says that its time is over. What
-/// passes, such as a server that is starting, it may go on waiting for.
+/// Connects once, to learn the reason if it fails: a pool retries until its timeout and then reports only the timeout. A temporary
+/// error, such as a server that is starting, is left to the pool.
 async fn knock(options: &PgConnectOptions) -> Result<()> {
     let waited = || format!("connect to PostgreSQL: no answer within {} s", ACQUIRE_MAX.as_secs());
     let answer = tokio::time::timeout(ACQUIRE_MAX, options.connect())

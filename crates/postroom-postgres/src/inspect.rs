@@ -1,4 +1,4 @@
-//! What only the database can tell about how the outbox is doing.
+//! Facts about the outbox that only the database knows.
 
 use postroom::{Entry, Hidden, HiddenTransactions, OpenTransaction, Position, Result};
 

@@ -72,7 +72,7 @@ struct Tick {
     floor: i64,
 }
 
-/// What to read: entries of window (`from`, `to`] above `after`.
+/// The entries to read: those of window (`from`, `to`] above `after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
     from: i64,

@@ -69,7 +69,7 @@ fn reader(file: &Path, synchronous: SqliteSynchronous) -> SqliteConnectOptions {
         .pragma("cache_size", READER_CACHE_KIB)
 }
 
-/// What both pools have in common. A file does not go away like a server: connections live as long as the pool and are
+/// The options of both pools. A file does not go away like a server: connections live as long as the pool and are
 /// not tested before use; but one whose transaction SQLite has ended by itself is closed when it comes back.
 ///
 /// For [`crate::Sqlite::from_pools`] with connect options of your own.
@@ -122,7 +122,7 @@ fn parse(path_or_url: &str) -> Result<(PathBuf, SqliteSynchronous)> {
         match parameter {
             "synchronous=full" => synchronous = SqliteSynchronous::Full,
             "synchronous=normal" => synchronous = SqliteSynchronous::Normal,
-            // What others need to create a file; this store always does.
+            // Other programs need it to create a file; this store always creates it.
             "mode=rwc" => (),
             other => {
                 return Err(Error::invalid(format!(

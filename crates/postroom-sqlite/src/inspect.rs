@@ -1,4 +1,4 @@
-//! What only this database can tell.
+//! Facts that only the database knows.
 
 use postroom::{Position, Result};
 use sqlx::SqlitePool;

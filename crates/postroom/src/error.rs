@@ -51,7 +51,7 @@ pub enum ErrorKind {
 /// An error: the operation that failed, and its cause.
 pub struct Error {
     kind: ErrorKind,
-    /// What the cause means, where the source does not show it.
+    /// The meaning of the cause, where the source does not show it.
     condition: Option<Condition>,
     doing: String,
     source: Option<BoxError>,
@@ -122,7 +122,7 @@ impl Error {
         self.kind
     }
 
-    /// What the first database error in the chain means.
+    /// The meaning of the first database error in the chain.
     pub fn condition(&self) -> Condition {
         let meaning = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Self>() {
             Some(own) => own.condition,
@@ -212,7 +212,7 @@ fn db_kind(error: &DbErr) -> ErrorKind {
     }
 }
 
-/// What an error of SeaORM or sqlx means. A wrapper may hide the outer error and show the inner one, so this knows each link of their
+/// The meaning of an error of SeaORM or sqlx. A wrapper may hide the outer error and show the inner one, so this knows each link of their
 /// chains.
 fn database_condition(error: &(dyn StdError + 'static)) -> Option<Condition> {
     let orm = error.downcast_ref::<DbErr>().map(Condition::of_sea_orm);

@@ -16,7 +16,7 @@ pub(crate) struct Standing {
     module: &'static str,
     #[serde(flatten)]
     rule: Rule,
-    /// What is found now; absent when looking failed.
+    /// The current finding; absent if the look failed.
     #[serde(flatten)]
     finding: Option<Finding>,
     /// Since when it fires, as the last look saw it.

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use super::{Finding, Messengers, Rule, Shown, Watch};
 use crate::host::Host;
 
-/// Nobody is waited for longer than this, whatever they say; and who refused is asked again after it.
+/// The longest pause before a messenger is tried again, whatever it asks for, and the pause after a refusal.
 const AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// A turn of an alert, as long as it lasts.
@@ -28,7 +28,7 @@ pub(super) struct Round {
     pub(super) host: Host,
     pub(super) watches: Vec<Watch>,
     pub(super) messengers: Messengers,
-    /// What a messenger refused, and when. Only this process knows: one that starts with another setting tries at once.
+    /// Notices that a messenger refused, and when. Kept in memory: a process that starts with another setting tries at once.
     refused: Mutex<HashMap<String, (Moment, Instant)>>,
 }
 
@@ -67,7 +67,7 @@ impl Round {
             Ok(findings) => self.note(&watch.rules, &findings).await.map(|()| findings),
             Err(error) => Err(error),
         };
-        // What was not told before is told also when looking fails.
+        // Notices that were not sent before are sent also when the look fails.
         let known = findings.as_deref().unwrap_or_default();
         let taken = self.tell_all(&watch.rules, known).await?;
         findings.map(|_| taken)
@@ -172,8 +172,8 @@ pub(super) fn names(rules: &[Rule]) -> Vec<&'static str> {
     rules.iter().map(|rule| rule.name).collect()
 }
 
-/// What happens to an alert, if anything. One that begins again before its end was told begins anew: whoever was told of the
-/// end must hear of it.
+/// The change of an alert, if any. An alert that begins again before its end was sent begins anew: the receiver of the end must
+/// hear of it.
 fn turn(known: Option<Turn>, is_firing: bool) -> Option<Turn> {
     match (known, is_firing) {
         (None | Some(Turn::Ended), true) => Some(Turn::Began),

@@ -80,7 +80,7 @@ fn headers() -> Value {
     })
 }
 
-/// Who sends to a channel, and who receives from it.
+/// The senders and receivers of a channel.
 fn operations(topics: &BTreeMap<&str, Vec<&Listed>>) -> Map<String, Value> {
     let mut parts: BTreeMap<(&'static str, &str, &str), Vec<&str>> = BTreeMap::new();
     for (topic, events) in topics {

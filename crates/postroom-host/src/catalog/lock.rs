@@ -20,12 +20,12 @@ struct Locked {
     schema: Value,
 }
 
-/// What the catalogue is against its lock.
+/// The catalogue compared with its lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What somebody breaks on, each with the way out.
+    /// Breaking changes, each with the way out.
     pub breaches: Vec<String>,
-    /// What is new and harmless, but not locked yet.
+    /// Compatible changes that are not locked yet.
     pub news: Vec<String>,
 }
 

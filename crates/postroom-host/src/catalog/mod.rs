@@ -29,7 +29,7 @@ pub struct Listed {
     pub event: EventType,
     /// Its version.
     pub version: u32,
-    /// What happened, in words.
+    /// Its description.
     pub description: String,
     /// The module that emits it.
     pub publisher: &'static str,
@@ -66,12 +66,12 @@ impl Catalogue {
         asyncapi::document(self)
     }
 
-    /// Who emits what, and who listens, as a picture.
+    /// A picture of events, their publishers and their subscribers.
     pub fn graph(&self) -> String {
         graph::svg(self)
     }
 
-    /// What is to be committed beside the code.
+    /// The lock file, which is committed beside the code.
     pub fn lock(&self) -> Lock {
         Lock::of(self)
     }

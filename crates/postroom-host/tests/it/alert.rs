@@ -1,4 +1,4 @@
-//! What begins and what ends is told, once, whoever fails meanwhile.
+//! The begin and the end of an alert are sent once, also when messengers or processes fail meanwhile.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ async fn somebody_who_asks_for_time_gets_it() {
     running.close().await;
 }
 
-/// What is refused for good would be refused again; a process with another setting may have more luck.
+/// A notice that is refused for good is not sent again by this process; a process with another setting tries it.
 #[tokio::test]
 async fn what_is_refused_is_tried_again_by_another_process_only() {
     let (fresh, watched) = (fresh::sqlite().await, Watched::default());

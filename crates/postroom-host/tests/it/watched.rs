@@ -53,7 +53,7 @@ impl Scripted {
         asked[1].0 - asked[0].0
     }
 
-    /// What was taken: the rule, and what happened to it.
+    /// The notices that the messenger took: rule and change.
     pub(crate) fn taken(&self) -> Vec<(String, Turn)> {
         self.taken.lock().unwrap().clone()
     }
@@ -71,7 +71,7 @@ impl Messenger for Scripted {
     }
 }
 
-/// What is watched, and who is told.
+/// The watched rules and their messengers.
 #[derive(Clone, Default)]
 pub(crate) struct Watched {
     number: Arc<AtomicU32>,

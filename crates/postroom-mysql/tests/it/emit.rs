@@ -196,7 +196,7 @@ async fn an_event_that_is_stored_cannot_be_changed() {
     fresh.gone().await;
 }
 
-/// What the platform sets for its own sessions would end an application's transaction that rests for a while.
+/// The settings of the platform's own sessions would end an application's transaction that rests for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_applications_connections_are_left_as_they_are() {
     let fresh = Fresh::migrated().await;

@@ -1,4 +1,4 @@
-//! What the database tells about itself.
+//! Facts that only the database knows.
 
 use postroom::{Inspect, Outbox, Position, Prune};
 use postroom_mysql::Mysql;

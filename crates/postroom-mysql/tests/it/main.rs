@@ -1,4 +1,4 @@
-//! What only this store does, on a real server. The contract that all stores share is tested by `postroom-testkit`.
+//! Tests of this store alone, on a real server. The contract that all stores share is tested by `postroom-testkit`.
 
 mod closing;
 mod connect;

@@ -65,7 +65,7 @@ async fn without_its_tables_the_store_says_what_to_do() {
     fresh.gone().await;
 }
 
-/// What two tables and an index make of a migration that can break off.
+/// A migration of two tables and an index, which can break off.
 const MODULE: &str = "create table module_a (id int primary key);\n
 create index module_a_id on module_a (id);\n
 create table module_b (id int primary key);\n";

@@ -32,7 +32,7 @@ struct Change {
     ver: i64,
 }
 
-/// What a reader got, compared with what was committed.
+/// The entries that a reader got, compared with the committed ones.
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
     read: usize,

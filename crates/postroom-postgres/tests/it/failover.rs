@@ -62,7 +62,8 @@ async fn is_standby(database: &str) {
     copy.close().await.unwrap();
 }
 
-/// The standby does not have the last event. What is emitted there has the same number as that event. A line that has delivered
+/// The standby does not have the last event. An event that is emitted there has the same number as that event. A worker that has
+/// delivered
 /// the lost event must not write down on the new server how far it has come on the old one: it would skip the new event.
 #[tokio::test]
 async fn progress_on_a_server_is_not_written_on_the_one_that_takes_over() {

@@ -78,7 +78,7 @@ impl Fresh {
         drain(&self.store, position, 1_000).await
     }
 
-    /// What a drain from here brings, as texts.
+    /// The entries of a drain from here, as texts.
     pub(crate) async fn texts(&self, position: &mut Position) -> Vec<String> {
         texts(&self.drain(position).await)
     }

@@ -1,4 +1,4 @@
-//! What the planner makes of the inbox.
+//! The query plans of the inbox.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What only PostgreSQL does, on a real server. The contract that all stores share is tested by the conformance suite.
+//! Tests of PostgreSQL alone, on a real server. The contract that all stores share is tested by the conformance suite.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

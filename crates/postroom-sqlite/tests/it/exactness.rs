@@ -18,7 +18,7 @@ const WRITERS: usize = 16;
 const KEYS: u64 = 50;
 const ROUND: Duration = Duration::from_millis(500);
 
-/// What the checker counts; all zero is the contract.
+/// The counts of the checker; the contract is that all are zero.
 #[derive(Debug, Default, PartialEq)]
 struct Verdict {
     lost: usize,

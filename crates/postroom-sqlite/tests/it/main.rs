@@ -1,4 +1,4 @@
-//! What only SQLite does, on real files; what every store must do is the conformance suite's.
+//! Tests of SQLite alone, on real files. The conformance suite tests the contract of all stores.
 
 #![expect(
     clippy::unwrap_used,

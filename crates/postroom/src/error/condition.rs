@@ -8,7 +8,7 @@ use sqlx::error::DatabaseError;
 
 use crate::error::ErrorKind;
 
-/// What a database error means.
+/// The meaning of a database error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
@@ -36,7 +36,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// What an error of sqlx means.
+    /// The meaning of an error of sqlx.
     pub fn of(error: &sqlx::Error) -> Self {
         match error {
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
@@ -50,7 +50,7 @@ impl Condition {
         }
     }
 
-    /// What an error of SeaORM means. SeaORM hides the driver's error from `source`.
+    /// The meaning of an error of SeaORM. SeaORM hides the driver's error from `source`.
     pub(super) fn of_sea_orm(error: &DbErr) -> Self {
         match error {
             DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) => Self::PoolTimedOut,
@@ -65,7 +65,7 @@ impl Condition {
         }
     }
 
-    /// What the inner error of SeaORM means. Its variant `Internal` is text of SeaORM's own, never that of a driver.
+    /// The meaning of the inner error of SeaORM. Its variant `Internal` is text of SeaORM's own, never that of a driver.
     pub(super) fn of_runtime(error: &RuntimeErr) -> Self {
         if let RuntimeErr::SqlxError(error) = error {
             Self::of(error)
@@ -74,7 +74,7 @@ impl Condition {
         }
     }
 
-    /// What an error means that the database itself has returned.
+    /// The meaning of an error that the database itself has returned.
     pub(super) fn of_database(error: &dyn DatabaseError) -> Self {
         #[cfg(feature = "postgres")]
         if let Some(error) = error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {

@@ -3,7 +3,7 @@
 
 use super::Condition;
 
-/// What an error of MySQL or MariaDB means. Most errors share a few SQLSTATEs, so the number decides before them. The text counts
+/// The meaning of an error of MySQL or MariaDB. Most errors share a few SQLSTATEs, so the number decides before them. The text counts
 /// in two cases only:
 /// - an undefined object: no field names it, and tables of the application may be missing too. The text has the database's name
 ///   before a dot;

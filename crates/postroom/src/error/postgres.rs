@@ -2,7 +2,7 @@
 
 use super::Condition;
 
-/// What an error of PostgreSQL means. The text counts in three cases only:
+/// The meaning of an error of PostgreSQL. The text counts in three cases only:
 /// - an undefined object: no field names it, and tables of the application may be missing too;
 /// - 08P01: PgBouncer sends its own errors with this code, see [`POOLER_UNAVAILABLE`];
 /// - XX000: PostgreSQL has no code for a disk quota that is used up.

@@ -2,7 +2,7 @@
 
 use super::Condition;
 
-/// What an error of SQLite means. The driver gives the extended result code; its lowest byte is the primary one. The text counts in
+/// The meaning of an error of SQLite. The driver gives the extended result code; its lowest byte is the primary one. The text counts in
 /// one case only: a missing table has no code of its own. SQLite makes `sqlite_sequence` with the first table of Postroom.
 pub(super) fn condition(code: i32, message: &str) -> Condition {
     match code {

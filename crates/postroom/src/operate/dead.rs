@@ -93,13 +93,13 @@ pub struct Selection {
     pub event_types: Vec<String>,
     /// Of this aggregate id.
     pub aggregate_id: Option<String>,
-    /// Whose error contains this.
+    /// Letters whose error contains this text.
     pub error: Option<String>,
     /// In this state; `None` means any.
     pub state: Option<LetterState>,
 }
 
-/// Dead letters, newest first, with a number below `before`; fewer than `limit` if they are large. What is left out comes after the
+/// Dead letters, newest first, with a number below `before`; fewer than `limit` if they are large. The next page begins below the
 /// last one's number. This writes nothing.
 pub async fn list(
     db: &DatabaseConnection,

@@ -246,7 +246,7 @@ pub async fn list(db: &DatabaseConnection, limit: u64) -> Result<Vec<ReplayStatu
 
 /// Stops a replay: it hands no more entries to its route, and those that it has handed over and that were not tried yet are
 /// taken back; answers how many. One that is being delivered at this moment is delivered, and one that has failed is retried
-/// by the route's policy. What the inbox has forgotten for a replay that has its effect again stays forgotten.
+/// by the route's policy. Inbox rows that the replay has removed to have the effect again stay removed.
 pub async fn cancel(db: &DatabaseConnection, replay_id: i64, actor: &str) -> Result<u64> {
     let tx = table::begin_own(db).await?;
     let route = running(&tx, replay_id).await?.route;

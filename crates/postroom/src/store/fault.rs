@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::error::{Condition, Error, NextStep};
 
-/// What is wrong with a store, the plainest cause first.
+/// A fault of a store, the plainest cause first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -21,7 +21,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What an error of a store means.
+    /// The fault that an error of a store shows.
     pub fn of(error: &Error) -> Self {
         match error.condition() {
             Condition::DiskFull => Self::DiskFull,

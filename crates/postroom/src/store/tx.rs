@@ -298,7 +298,7 @@ async fn commit<DB: Database>(tx: sqlx::Transaction<'static, DB>) -> sqlx::Resul
     tx.commit().await
 }
 
-/// Whatever keeps a pool from handing out a connection, the database cannot be reached now.
+/// The error of a pool that hands out no connection: the database is unavailable now.
 fn connect_error(source: sqlx::Error) -> DbErr {
     DbErr::Conn(RuntimeErr::SqlxError(source.into()))
 }
