@@ -44,19 +44,8 @@ pub(crate) fn place(reason: &Reason) -> &str {
 pub(crate) fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Blocking {
-            blocks: 0,
-            age_s,
-            query,
-            ..
-        } => {
-            format!("has been open for {age_s:.0} s and holds locks, for which the leases may wait: {query}")
-        }
-        Reason::Blocking {
             blocks, age_s, query, ..
-        } => {
-            let others = counted(*blocks, "other session waits", "other sessions wait");
-            format!("{others} for it; it has been open for {age_s:.0} s: {query}")
-        }
+        } => blocking(*blocks, *age_s, query),
         Reason::Silent { says } => format!("the tables cannot be read: {says}"),
         Reason::Lapsed {
             since_s,
@@ -113,6 +102,14 @@ pub(crate) fn reason(reason: &Reason) -> String {
         ),
         Reason::Hidden(hidden) => format!("{}, and one of them may be the cause", self::hidden(hidden)),
     }
+}
+
+fn blocking(blocks: u64, age_s: f64, query: &str) -> String {
+    if blocks == 0 {
+        return format!("has been open for {age_s:.0} s and holds locks, for which the leases may wait: {query}");
+    }
+    let others = counted(blocks, "other session waits", "other sessions wait");
+    format!("{others} for it; it has been open for {age_s:.0} s: {query}")
 }
 
 fn waiting(entries: u64) -> String {
@@ -237,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    fn reasons() -> Vec<Reason> {
+    fn reasons_of_routes() -> Vec<Reason> {
         let route = || "orders".to_owned();
         let blocking = |blocks| Reason::Blocking {
             session: "4711".to_owned(),
@@ -251,13 +248,6 @@ mod tests {
             says: "connection refused".to_owned(),
             since_s: 7.6,
             is_leased,
-        };
-        let hidden = |transactions, user: Option<&str>, privilege: &str| {
-            Reason::Hidden(Hidden {
-                transactions,
-                user: user.map(str::to_owned),
-                privilege: privilege.to_owned(),
-            })
         };
         vec![
             blocking(0),
@@ -286,6 +276,19 @@ mod tests {
                 entry_id: 9,
                 age_s: 720.0,
             },
+        ]
+    }
+
+    fn reasons_of_entries() -> Vec<Reason> {
+        let route = || "orders".to_owned();
+        let hidden = |transactions, user: Option<&str>, privilege: &str| {
+            Reason::Hidden(Hidden {
+                transactions,
+                user: user.map(str::to_owned),
+                privilege: privilege.to_owned(),
+            })
+        };
+        vec![
             Reason::Full {
                 route: route(),
                 parked: 10_001,
@@ -325,7 +328,13 @@ mod tests {
             let (kind, place, says) = (kind(one.kind()), place(one), reason(one));
             format!("{kind} {place}: {says}\n  next: {}\n", next(&one.next_steps()))
         };
-        insta::assert_snapshot!(reasons().iter().map(told).collect::<String>());
+        insta::assert_snapshot!(
+            reasons_of_routes()
+                .iter()
+                .chain(&reasons_of_entries())
+                .map(told)
+                .collect::<String>()
+        );
     }
 
     #[test]

@@ -119,7 +119,7 @@ async fn every_look_only_reads(store: &dyn Inspect, there: Furnished) {
 #[tokio::test]
 async fn sqlite_every_look_only_reads() {
     let fresh = fresh::sqlite().await;
-    let there = furnish(&fresh).await;
+    let there = Box::pin(furnish(&fresh)).await;
     let store = Sqlite::open_to_read(&fresh.url()).await.unwrap();
     every_look_only_reads(&store, there).await;
 }
@@ -127,7 +127,7 @@ async fn sqlite_every_look_only_reads() {
 #[tokio::test]
 async fn postgres_every_look_only_reads() {
     let fresh = fresh::postgres().await;
-    let there = furnish(&fresh).await;
+    let there = Box::pin(furnish(&fresh)).await;
     let url = fresh.url();
     let name = url.rsplit('/').next().unwrap();
     let read_only = format!("alter database {name} set default_transaction_read_only = on");
@@ -138,7 +138,7 @@ async fn postgres_every_look_only_reads() {
 #[tokio::test]
 async fn mariadb_every_look_only_reads() {
     let fresh = fresh::mysql().await;
-    let there = furnish(&fresh).await;
+    let there = Box::pin(furnish(&fresh)).await;
     let url = fresh.url();
     let (server, name) = url.rsplit_once('/').unwrap();
     let user = format!("watcher_{}", &Uuid::now_v7().simple().to_string()[16..]);
