@@ -1,8 +1,8 @@
-//! The arrows of the house: which crate may know which other. Everything points to `postroom`, which knows none.
+//! The allowed dependencies between crates. Every crate except xtask may depend on `postroom`, which depends on no other.
 
 use crate::workspace::Crate;
 
-/// Who may depend on whom, by kind of crate. What is not listed here knows `postroom` alone.
+/// Whether a crate may depend on another, by kind of crate. A crate that is not listed may depend on `postroom` only.
 fn may_know(crate_name: &str, other: &str) -> bool {
     let is_store = matches!(other, "postroom-postgres" | "postroom-mysql" | "postroom-sqlite");
     match crate_name {
@@ -12,7 +12,7 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         // A bench measures each store through its driver, and brokers through their own clients. It refuses the same stores as
         // the proof, and divides a topic of Redis as the adapter does.
         "postroom-bench" => matches!(other, "postroom" | "postroom-proof" | "postroom-redis") || is_store,
-        // The suites run on every store, put modules on a stage, and make topics for them if asked.
+        // The suites run on every store, run modules on a stage, and create topics for them if asked.
         "postroom-testkit" => {
             matches!(
                 other,
@@ -21,7 +21,7 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         }
         // The platform serves the metrics and the readiness that a service can also serve itself.
         "postroom-host" => matches!(other, "postroom" | "postroom-monitor"),
-        // A module is hosted; somebody's own service brings its store.
+        // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
         _ => other == "postroom",
@@ -35,7 +35,7 @@ const CLIENTS: [(&str, &str); 3] = [
     ("redis", "postroom-redis"),
 ];
 
-/// Arrows that point where they must not. What only tests use may point anywhere.
+/// The dependencies that are not allowed. Dependencies of tests are not checked.
 pub(crate) fn problems(crates: &[Crate]) -> Vec<String> {
     let mut problems = Vec::new();
     for from in crates {

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// A server and what is tried on it.
 struct Trial {
     server: &'static str,
-    /// What stands before it; its address goes by another variable.
+    /// The pooler in front of the server; another variable holds its address.
     pooler: Option<&'static str>,
     suite: &'static Suite,
 }

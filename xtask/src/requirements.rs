@@ -12,7 +12,7 @@ use crate::word::contains_word;
 
 const FILE: &str = "docs/requirements.md";
 
-/// What the document says, counted, and what is wrong with it.
+/// The counted requirements of the document, and its problems.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) tested: usize,

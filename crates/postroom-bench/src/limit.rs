@@ -34,7 +34,7 @@ impl Limit {
     }
 
     /// The effects of these events and a row in an inbox for each, a hundred to a transaction: one insert per effect, as
-    /// the handler does, and one for the inbox rows, as the relay does. Nobody could have the same effects with less.
+    /// the handler does, and one for the inbox rows, as the relay does. Fewer statements cannot produce the same effects.
     pub(super) async fn have_effects(&mut self, site: &Site, events: &[Event]) -> Result<()> {
         let begun = Instant::now();
         for (at, chunk) in events.chunks(CHUNK).enumerate() {

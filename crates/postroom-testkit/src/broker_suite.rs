@@ -1,4 +1,4 @@
-//! What every [`Broker`] must do, one function per clause of the port's contract; what it publishes is also checked by the
+//! The contract of a [`Broker`], one function per clause; the messages that it publishes are also checked by the
 //! suite of destinations.
 //!
 //! An adapter runs all of them on the real broker with one line: `postroom_testkit::broker_suite!(shared, private);`,
@@ -28,16 +28,16 @@ pub use published::Published;
 
 /// Nothing that must happen takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What does not come within this does not come.
+/// A message that does not arrive within this time counts as not sent.
 const QUIET: Duration = Duration::from_secs(4);
 
 /// A broker of one test's own.
 #[async_trait]
 pub trait Site: Send {
-    /// What is tested.
+    /// The broker under test.
     fn broker(&self) -> Arc<dyn Broker>;
 
-    /// What a group makes of several members.
+    /// How the broker divides messages between the members of a group.
     fn sharing(&self) -> Sharing {
         Sharing::Spread
     }
@@ -51,23 +51,23 @@ pub trait Site: Send {
     /// Puts bytes into a topic as a foreign program would, whatever they are.
     async fn put(&mut self, topic: &str, content_type: &str, body: &[u8]);
 
-    /// What the broker's own dead letters of this topic say, as text: where from, why, and the body.
+    /// The broker's own dead letters of this topic, as text: origin, reason and body.
     async fn buried(&mut self, topic: &str) -> Vec<String>;
 
-    /// Takes the broker away.
+    /// Stops the broker.
     async fn stop(&mut self);
 
-    /// Brings it back, with what it had stored.
+    /// Starts the broker again with its stored messages.
     async fn start(&mut self);
 }
 
-/// What a group makes of several members.
+/// How a broker divides messages between the members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each gets some of the keys.
+    /// Each member gets some of the keys.
     Spread,
-    /// One gets everything, and another takes over when it leaves: such a broker keeps keys in order by feeding one member at a
-    /// time, and has no word for how many there are.
+    /// One member gets all messages, and another takes over when it leaves: such a broker keeps keys in order by feeding one
+    /// member at a time, and does not report the number of members.
     Standby,
 }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::wait::PATIENCE;
 
-/// What was answered.
+/// An HTTP response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The status.
@@ -49,12 +49,12 @@ impl Answer {
 pub struct Client(pub String);
 
 impl Client {
-    /// What is there.
+    /// Sends a GET request.
     pub async fn get(&self, path: &str) -> Answer {
         self.must("GET", path, &[], "").await
     }
 
-    /// Asks for a change.
+    /// Sends a POST request with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.must("POST", path, &[], &body.to_string()).await
     }

@@ -1,4 +1,4 @@
-//! What every [`Destination`] must do, one function per clause of the port's contract.
+//! The contract of a [`Destination`], one function per clause.
 //!
 //! An adapter runs all of them on its real service with one line:
 //! `postroom_testkit::destination_suite!(shared, private);`, two functions that open a [`Site`]. A clause panics when the contract is broken.
@@ -23,7 +23,7 @@ const CALL_MAX: Duration = Duration::from_secs(60);
 /// A destination, and a look at its other side.
 #[async_trait]
 pub trait Site: Send {
-    /// What is tested.
+    /// The destination under test.
     fn destination(&self) -> Arc<dyn Destination>;
 
     /// An event of this key that the other side does not take, however often it is sent.
@@ -97,7 +97,7 @@ async fn deliver(site: &impl Site, entries: &[Entry], ordering: Ordering) -> Vec
     receipts
 }
 
-/// What arrived, as the numbers of the events by their ids.
+/// The entry ids of the events that arrived, in order of arrival.
 async fn arrived(site: &mut impl Site, entries: &[Entry], count: usize) -> Vec<i64> {
     let numbers: HashMap<_, _> = entries.iter().map(|entry| (entry.event.id, entry.id)).collect();
     let arrived = site.arrived(count).await;

@@ -22,7 +22,7 @@ const HOOK: &str = "/services/T0/B0/secret-of-the-hook";
 /// The key that the fake PagerDuty knows.
 pub const ROUTING_KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// What is answered.
+/// An HTTP response of the fake.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
@@ -63,7 +63,7 @@ pub struct FakeMessenger {
     _server: JoinSet<()>,
 }
 
-/// What is taken and how that is answered, or why it is not.
+/// Returns the accepted message and its response, or the response that refuses the request.
 type Judge = fn(&Uri, &HeaderMap, &[u8]) -> Result<(Value, Answer), Answer>;
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl FakeMessenger {
         *lock(&self.desk.asked)
     }
 
-    /// What was taken, oldest first.
+    /// The accepted messages, oldest first.
     pub fn taken(&self) -> Vec<Value> {
         lock(&self.desk.taken).clone()
     }
@@ -173,7 +173,7 @@ fn pagerduty(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<(Value, Answ
     Ok((event, Answer::new(202, says.to_string())))
 }
 
-/// What is wrong with an event for PagerDuty.
+/// The mistakes in an event for PagerDuty.
 fn mistakes(event: &Value) -> Vec<String> {
     let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let mut wrong = Vec::new();

@@ -34,7 +34,7 @@ pub fn sample() -> Entry {
 /// A message as another program saw it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What it was keyed by, where messages have keys.
+    /// The key, where messages have keys.
     pub key: Option<String>,
     /// The media type of the body.
     pub content_type: String,

@@ -63,17 +63,17 @@ impl Gate {
         must(permit).forget();
     }
 
-    /// Lets one go on.
+    /// Lets one waiting task continue.
     pub fn open(&self) {
         self.opened.add_permits(1);
     }
 
-    /// Says that somebody is here.
+    /// Reports that a task has reached the gate.
     fn pass(&self) {
         self.reached.add_permits(1);
     }
 
-    /// Stands still until it is let go on.
+    /// Waits until the gate opens.
     pub(crate) async fn stand(&self) {
         self.pass();
         must(self.opened.acquire().await).forget();
@@ -84,11 +84,11 @@ fn must(permit: Result<SemaphorePermit<'_>, AcquireError>) -> SemaphorePermit<'_
     permit.unwrap_or_else(|error| panic!("gates are never closed for good: {error}"))
 }
 
-/// A handler that has its effect and stands still before that is committed.
+/// A handler that writes its effect and waits at a gate before the commit.
 pub struct Standing {
-    /// What has the effect.
+    /// The handler that writes the effect.
     pub handler: BoxHandler,
-    /// Where it stands.
+    /// The gate at which it waits.
     pub gate: Gate,
 }
 

@@ -1,6 +1,6 @@
-//! Where a private server lives: its folder and log, the account it runs as, its process.
+//! A private server's folder, log, account and process.
 //!
-//! What a server is told, and how it is asked whether it is there, is the business of its own module.
+//! The module of each server holds its settings and its readiness check.
 
 #![expect(clippy::panic, reason = "a test harness: a test without its server has failed")]
 

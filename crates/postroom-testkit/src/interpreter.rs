@@ -10,11 +10,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What is said for what; both are of the same length, so that messages keep theirs.
+/// Pairs of a text and its replacement; both have the same length, so that the length of a message does not change.
 pub type Words = &'static [(&'static str, &'static str)];
 
-/// The fence of PostgreSQL without its epoch and its compare-and-set: whoever settles does so, whoever holds the lease by now. A
-/// transaction that is left alone lives on.
+/// The fence of PostgreSQL without its epoch and its compare-and-set: a process can settle after it has lost the lease. The
+/// timeout of idle transactions does not apply.
 pub const WITHOUT_FENCE: Words = &[
     ("\"epoch\" = $", "\"epoch\"<>-$"),
     ("AND \"position\" = $", "AND \"route\"   <> $"),

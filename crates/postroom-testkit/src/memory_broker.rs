@@ -32,21 +32,21 @@ struct Shared {
     news: Notify,
 }
 
-/// What a broken twin does wrong.
+/// The defect of a broken twin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flaw {
     /// Nothing.
     #[default]
     None,
-    /// It publishes everything, whatever became of the entries before.
+    /// It publishes every entry, also after an earlier entry has failed.
     Heedless,
-    /// It takes a message that it has handed out for done.
+    /// It counts a message as done once it has handed it out.
     Forgetful,
-    /// It takes no copies of dead letters: a flaw that nobody may suffer from.
+    /// It takes no copies of dead letters; the platform must tolerate this.
     Unburied,
-    /// It takes its time to let a group join: nobody may suffer from this either.
+    /// It lets a group join only after a delay; the platform must tolerate this too.
     Slow,
-    /// It says that members share a group, and feeds one.
+    /// It reports that members share a group, and feeds only one of them.
     Hoarding,
 }
 
@@ -56,7 +56,7 @@ struct State {
     topics: BTreeMap<String, Vec<Stored>>,
     /// How far each group has come in each topic.
     groups: HashMap<(String, String), usize>,
-    /// Who is handed a group's messages now.
+    /// The member that receives the messages of each group now.
     active: HashMap<String, u64>,
     members: u64,
     letters: Vec<Letter>,

@@ -1,4 +1,4 @@
-//! What every [`Outbox`](postroom::Outbox) must do, one function per clause of the port's contract.
+//! The contract of an [`Outbox`](postroom::Outbox), one function per clause.
 //!
 //! An adapter runs all of them on its real database with one line, `postroom_testkit::outbox_suite!(fresh::postgres);`.
 //! A clause gets a fresh store and panics when the contract is broken. Where SQLite cannot have two open writers,

@@ -16,7 +16,7 @@ use crate::wait::PATIENCE;
 /// Topics behind a prefix of their own.
 #[derive(Clone, Debug)]
 pub struct OwnTopics {
-    /// What stands before every topic and group.
+    /// The prefix of every topic and group.
     pub prefix: String,
     kafka: Kafka,
 }

@@ -11,10 +11,10 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// What is committed and has not come for this long counts as lost.
+/// A committed event that has not arrived after this time counts as lost.
 const QUIET_MAX: Duration = Duration::from_secs(5);
 
-/// Between two looks when there was nothing.
+/// The interval between two reads when the first found nothing.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Follows a store from a position it keeps only as text, as a program would that is killed after every page.
@@ -79,12 +79,12 @@ impl Receiver {
         Ok(self.history.check(truth))
     }
 
-    /// What has arrived so far.
+    /// The events that have arrived so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Where it stands.
+    /// The position of the receiver.
     pub fn position(&self) -> Result<Position> {
         self.position.parse()
     }

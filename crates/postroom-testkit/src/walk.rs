@@ -1,4 +1,4 @@
-//! A guide's walk: the shell blocks of a page, run as they stand.
+//! A guide's walk: the shell blocks of a page, run without a change.
 
 #![expect(clippy::panic, reason = "a test harness: a guide that cannot be walked has failed")]
 
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 
 use crate::wait::PATIENCE;
 
-/// How a walk went.
+/// The result of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Whether it came to its end.
+    /// Whether every step succeeded.
     pub is_done: bool,
-    /// What it printed.
+    /// Its standard output.
     pub said: String,
-    /// What it complained about.
+    /// Its standard error.
     pub complained: String,
 }
 
 impl Walked {
-    /// What a walk printed that came to its end.
+    /// The standard output of a walk in which every step succeeded. Panics if one failed.
     pub fn done(self) -> String {
         assert!(self.is_done, "{}{}", self.said, self.complained);
         self.said

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::log;
 use crate::store::StoreUrl;
 
-/// What your transaction commits is delivered: nothing lost, in order per aggregate, with one effect — and you can see it.
+/// Delivers the events that your transaction commits: nothing lost, in order per aggregate, with one effect — and you can see it.
 #[derive(Debug, Parser)]
 #[command(
     name = "postroom",
@@ -42,7 +42,7 @@ pub(crate) struct Cli {
     command: Option<Command>,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Shared {
     #[arg(
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Who acts, for the operators' log.
+/// The name of the actor in the operators' log.
 fn actor() -> String {
     let user = std::env::var("USER").unwrap_or_else(|_unset| "unknown".to_owned());
     format!("cli:{user}")

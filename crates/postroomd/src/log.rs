@@ -35,12 +35,13 @@ pub(crate) fn to_stderr(log: &Log, telemetry: &Telemetry) {
     }
 }
 
-/// What is logged. Never lapin: it writes whole messages into its warnings, payload and all; what matters of them is in our own.
+/// The log filter. It excludes lapin, which writes whole messages with their payloads into its warnings; Postroom's own
+/// warnings hold the relevant part.
 fn filter(level: &str) -> EnvFilter {
     EnvFilter::new(format!("{level},lapin=off"))
 }
 
-/// Our own spans only: those of drivers and HTTP libraries would drown them.
+/// Only the spans of Postroom: drivers and HTTP libraries produce far more spans.
 fn traces<S>(telemetry: &Telemetry) -> Option<impl Layer<S> + use<S>>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to be told when even this fails.
+            // If this write fails, no channel is left to report the failure.
             writeln!(std::io::stderr(), "error: {}", output::chain(&error)).unwrap_or_default();
             ExitCode::FAILURE
         }
@@ -45,7 +45,7 @@ fn run(cli: Cli) -> Result<()> {
         .build()
         .context("start the runtime")?;
     let outcome = runtime.block_on(cli.run());
-    // What is still blocked after a drain that took too long must not keep the process.
+    // A task that is still blocked after the drain timeout must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }

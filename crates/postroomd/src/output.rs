@@ -1,4 +1,4 @@
-//! What goes to standard output: text without control characters, colour only for a person.
+//! Writes to standard output: text without control characters, colour only on a terminal.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -100,7 +100,7 @@ pub(crate) struct Paint {
     is_on: bool,
 }
 
-/// What a colour means.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Tone {
     Plain,
@@ -112,7 +112,7 @@ pub(crate) enum Tone {
 }
 
 impl Paint {
-    /// Colour only on a terminal, and not against the person's wish (<https://no-color.org>).
+    /// Colour only on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn detect() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

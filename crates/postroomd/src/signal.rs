@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// What `work` answers, or `None` when a signal comes first; the work is dropped then.
+    /// The result of `work`, or `None` when a signal comes first; `work` is dropped then.
     pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             () = self.next() => None,
@@ -28,7 +28,7 @@ impl Signals {
         }
     }
 
-    /// The next one. Cancel safe.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -14,7 +14,7 @@ use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 
 const FOLDER: &str = "postroom-data";
 const FILE: &str = "postroom.db";
-/// Who owns the platform's migrations.
+/// The owner of the platform's migrations.
 pub(crate) const PLATFORM: &str = "postroom";
 
 /// Where a store is. Shown without its password.

@@ -27,7 +27,7 @@ const PAGE: usize = 500;
 /// The size to draw for when the terminal does not tell.
 const USUAL: (usize, usize) = (80, 24);
 
-/// What is drawn, and from what.
+/// The view on the terminal, and its sources.
 #[derive(Debug)]
 pub(crate) struct View {
     store: Arc<dyn Inspect>,
@@ -39,7 +39,7 @@ pub(crate) struct View {
     events: VecDeque<Line>,
 }
 
-/// What does not change.
+/// The constant lines of the view.
 #[derive(Clone, Debug)]
 struct Header {
     store: String,

@@ -21,13 +21,13 @@ pub(super) struct Home {
     pub(super) dir: PathBuf,
     pub(super) ports: Vec<u16>,
     pub(super) processes: Vec<Process>,
-    /// Whose programs it runs.
+    /// The installation whose programs it runs.
     pub(super) root: Root,
     owner: Option<User>,
 }
 
 impl Home {
-    /// What the last start left behind; empty when there was none.
+    /// The files and processes of the last start; empty when there was none.
     pub(super) fn open(place: &Place, about: &About) -> Result<Self> {
         let root = place.programs(about);
         let dir = match &root {

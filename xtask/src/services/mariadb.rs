@@ -18,7 +18,7 @@ create user if not exists postroom@'%';
 grant all privileges on *.* to postroom@'%' with grant option;
 ";
 
-/// What both are told.
+/// The settings of MariaDB and MySQL.
 const SETTINGS: &[&str] = &[
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",

@@ -138,7 +138,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         newer: bool,
     },
-    /// What runs where.
+    /// Print the running services and their addresses.
     Status {
         /// For programs.
         #[arg(long)]
@@ -158,7 +158,7 @@ trait Service: Sync {
 
     fn is_ready(&self, home: &Home) -> bool;
 
-    /// What tests connect to.
+    /// The address that tests connect to.
     fn url(&self, home: &Home) -> String;
 
     /// Another variable that tests need for it, and its value.
@@ -167,14 +167,14 @@ trait Service: Sync {
     }
 }
 
-/// What is fixed about a service.
+/// The constant properties of a service.
 struct About {
     name: &'static str,
     /// The release of Debian that its programs come from, unless they are this machine's.
     release: Option<&'static str>,
-    /// The environment variable its address goes by.
+    /// The environment variable that holds its address.
     variable: &'static str,
-    /// Who runs it when we are root.
+    /// The user that runs it when xtask runs as root.
     user: Option<&'static str>,
     ports: usize,
     /// The signal that makes it stop at once and cleanly.
@@ -202,7 +202,7 @@ impl Lease {
         up(&lease.place, &wanted, &mut lease.started)?;
         lease.variables = addresses(&lease.place, &wanted)?;
         lease.variables.extend(programs(&lease.place)?);
-        // What the environment says stays, but for an address of ours that an earlier start left there.
+        // A variable of the environment stays, except the address of a service of this lease, which an earlier start may have set.
         let is_ours = |name: &str| wanted.iter().any(|service| service.about().variable == name);
         lease
             .variables
@@ -406,7 +406,7 @@ fn addresses(place: &Place, services: &[&'static dyn Service]) -> Result<Vec<(St
     Ok(addresses)
 }
 
-/// What else tests must know. Those that restart a database or broker run one of their own, from this machine's programs.
+/// The other variables that tests need. Tests that restart a database or broker run their own, from this machine's programs.
 fn programs(place: &Place) -> Result<Vec<(String, String)>> {
     let programs = [
         ("POSTROOM_TEST_POSTGRES_BIN", postgres::programs(&Root::Machine)),

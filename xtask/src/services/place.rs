@@ -50,7 +50,7 @@ impl Place {
         Ok(file)
     }
 
-    /// Whose programs a service runs.
+    /// The installation whose programs a service runs.
     pub(super) fn programs(&self, about: &About) -> Root {
         about.release.map_or(Root::Machine, |name| Root::Release {
             name,

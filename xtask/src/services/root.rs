@@ -1,8 +1,8 @@
-//! Whose programs a service runs: this machine's, or those of a newer Debian release in a folder of its own.
+//! The installation whose programs a service runs: this machine's, or a newer Debian release in a folder of its own.
 //!
 //! A release is bootstrapped once, from the mirror that this machine's apt uses, and kept between starts. Its programs see
-//! its folder as `/` (chroot). A link in it makes every path below the folder mean the same inside and outside. What
-//! they need mounted is mounted in a namespace of their own, so nothing has to be unmounted, however they end.
+//! its folder as `/` (chroot). A link in it makes every path below the folder mean the same inside and outside. Each
+//! program gets its mounts in a namespace of its own, so nothing has to be unmounted when it ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,7 @@ impl Root {
         }
     }
 
-    /// Who runs a service; nobody in particular unless we are root.
+    /// The user that runs a service; `None` unless xtask runs as root.
     pub(super) fn user(&self, name: Option<&str>) -> Result<Option<User>> {
         let Some(name) = name.filter(|_| self.is_there()) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What no compiler reads, but people run.
+//! Tests of files and instructions that people use and no compiler checks.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong fails the test")]
 

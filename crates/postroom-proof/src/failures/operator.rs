@@ -31,7 +31,7 @@ const REPLAYED_KEYS: u32 = 4;
 const PAGE: u16 = 500;
 /// How long a scheduled event waits at most.
 const SCHEDULED_MS_MAX: i64 = 2_000;
-/// So it signs.
+/// The actor in the operators' log.
 const ACTOR: &str = "verify";
 
 /// The operator.
@@ -63,7 +63,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Works until `stop`. What the database refuses now is done in a later round.
+    /// Runs rounds until `stop`. A change that the database refuses is tried again in a later round.
     pub(super) async fn run(&mut self, stop: &CancellationToken) {
         let mut number = 0_u64;
         while !stop.is_cancelled() {

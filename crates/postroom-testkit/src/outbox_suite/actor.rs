@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::Fresh;
 
-/// What is committed must be readable by then. Generous: a lease of a store object that is gone may have to expire.
+/// A committed entry must be readable within this time. It is long: the lease of a dropped store object may have to expire.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Between two looks for what is to come.
+/// The interval between two reads.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// Long enough to see that somebody waits.
+/// Long enough to see that a writer or reader waits.
 pub(super) const A_WHILE: Duration = Duration::from_millis(300);
 
 const FENCE: &str = "fence";
@@ -29,7 +29,7 @@ pub(super) fn event(key: &str, label: &str) -> Event {
     Event::new("suite.happened.v1", "thing", key, to_raw_value(label).unwrap()).unwrap()
 }
 
-/// What an entry says.
+/// The label in the payload of an entry.
 pub(super) fn label(entry: &Entry) -> String {
     entry.event.decode().unwrap()
 }
@@ -111,7 +111,7 @@ impl Reader {
         assert_eq!(found, labels, "the next entries, in order");
     }
 
-    /// Whatever was committed until now has been read: the next entry is one that is committed only now.
+    /// Asserts that every entry committed until now has been read: the next entry is one that this function commits.
     pub(super) async fn expect_nothing_else(&mut self) {
         commit(self.store.db(), FENCE, &[FENCE]).await;
         self.expect(&[FENCE]).await;

@@ -42,7 +42,7 @@ async fn the_second_writer_waits(first: Tx, writers: &DatabaseConnection, mut re
     reader.expect_nothing_else().await;
 }
 
-/// What rolled back, on purpose or because its writer vanished, is never read.
+/// A reader never sees an event whose transaction rolled back, on purpose or because its connection was dropped.
 pub async fn a_rolled_back_event_is_never_read(fresh: Fresh) {
     let mut reader = Reader::new(&fresh);
     let tx = begin(fresh.db()).await;

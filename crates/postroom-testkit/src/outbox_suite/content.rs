@@ -1,4 +1,4 @@
-//! What goes in comes out, and what cannot be kept is refused before anything is stored.
+//! An event is read as it was written; an event that the store cannot keep is refused before anything is stored.
 
 #![expect(clippy::unwrap_used, reason = "a clause asserts by panicking")]
 
@@ -55,7 +55,7 @@ pub async fn what_breaks_a_limit_is_refused_and_nothing_is_stored(fresh: Fresh) 
     reader.expect_nothing_else().await;
 }
 
-/// What just keeps every limit is kept whole.
+/// An event of the largest allowed size in every field is stored unchanged.
 pub async fn an_event_at_every_limit_is_kept(fresh: Fresh) {
     let mut largest = event("thing", "largest");
     largest.event_type = "t".repeat(TYPE_BYTES_MAX);

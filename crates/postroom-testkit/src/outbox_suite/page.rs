@@ -123,7 +123,7 @@ pub async fn head_is_behind_everything_readable(fresh: Fresh) {
     );
 }
 
-/// Whatever the size of its pages, a reader sees each entry once, and every reader sees the same order of a key.
+/// With every page size a reader sees each entry once, and every reader sees the same order of a key.
 pub async fn many_pages_follow_each_other_without_gap(fresh: Fresh) {
     let mut count = 0;
     for size in [1, 2, 50, 1, 300, 7, 1, 90, 33] {

@@ -1,4 +1,4 @@
-//! What may go and what must stay: retention, the archive, and that nobody rewrites history.
+//! Retention and the archive: which entries may be removed, and that no caller can change a stored entry.
 
 #![expect(
     clippy::unwrap_used,
@@ -91,7 +91,7 @@ async fn remove(fresh: &Fresh, route: &str) {
     change(fresh.db(), &delete).await;
 }
 
-/// What is younger than asked for stays, although everybody has passed it.
+/// An entry younger than the retention period stays, although every route has passed it.
 pub async fn prune_keeps_what_is_young(fresh: Fresh) {
     fill(&fresh, 10).await;
     settle(&*fresh, "slow", fresh.head().await.unwrap()).await;
@@ -182,7 +182,7 @@ async fn lock_entry(tx: &Tx, id: i64) {
     assert!(tx.query_one(&select).await.unwrap().is_some(), "there is no entry {id}");
 }
 
-/// What is pruned stands in the archive, whole, if that was asked for, and nowhere otherwise.
+/// Pruned entries are copied unchanged to the archive if that was asked for, and otherwise nowhere.
 pub async fn prune_archives_when_asked(fresh: Fresh) {
     let all = fill(&fresh, 10).await;
     let mut reader = Reader::new(&fresh);

@@ -268,7 +268,7 @@ impl Handler for Chained {
     }
 }
 
-/// What a handler emits in its transaction is delivered too, and names its cause.
+/// An event that a handler emits in its transaction is delivered too, and names its cause.
 pub async fn a_handler_emits_through_the_outbox(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let relay = office
@@ -468,8 +468,7 @@ pub async fn a_batch_is_no_larger_than_its_route_says(fresh: Fresh) {
     assert_eq!(memory.largest.load(SeqCst), 10);
 }
 
-/// What a destination has and the database does not know of yet is written down before a change by an operator is looked at:
-/// nothing comes again.
+/// The relay records a delivery in the database before it reads an operator's change, so that no event is delivered again.
 pub async fn an_operator_in_between_repeats_no_delivery(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let memory = Arc::new(Memory::default());

@@ -390,7 +390,7 @@ pub async fn dead_letters_follow_their_route_when_it_is_cut_anew(fresh: Fresh) {
     office.stop().await;
 }
 
-/// What a route has once taken is delivered, even if its filter would not take it any more.
+/// An event that a route has accepted is delivered, even if the filter of the route no longer matches it.
 pub async fn what_waits_is_delivered_though_the_filter_has_changed(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let script = Scripted::new("s").fails_on("poison");
@@ -499,7 +499,7 @@ pub async fn what_is_due_probes_more_and_more_rarely(fresh: Fresh) {
     office.stop().await;
 }
 
-/// What `why` says of ends that are out of reach.
+/// The errors that `why` reports for unavailable destinations.
 async fn downs(office: &Office) -> Vec<String> {
     let reasons = operate::why(&*office.store()).await.expect("reasons");
     reasons

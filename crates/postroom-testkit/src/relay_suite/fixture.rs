@@ -1,4 +1,4 @@
-//! What the clauses share: a post office with scripted subscribers whose effects are rows in the database.
+//! The fixture of all clauses: a post office with scripted subscribers whose effects are rows in the database.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -193,7 +193,7 @@ impl Office {
         self.fresh.db().get_database_backend()
     }
 
-    /// What stands before a table's name.
+    /// The prefix of table names.
     pub(crate) fn prefix(&self) -> &'static str {
         if self.backend() == DbBackend::Postgres {
             "postroom."

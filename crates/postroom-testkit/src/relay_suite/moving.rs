@@ -98,7 +98,8 @@ async fn expect_after_the_move(office: &mut Office, posts: Posts, mut notes: Vec
     office.stop().await;
 }
 
-/// What waits in the outbox stands behind several pages of other events: the broker feeds the subscriber only after the last of them.
+/// Events that wait in the outbox follow several pages of other events: the broker feeds the subscriber only after the last of
+/// them.
 pub async fn a_backlog_of_several_pages_survives_the_move_to_a_broker(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let posts = from_the_outbox(&office);

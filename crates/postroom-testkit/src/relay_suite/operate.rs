@@ -204,7 +204,7 @@ pub async fn a_daily_job_runs_at_its_hour_until_nothing_is_left(fresh: Fresh) {
     office.stop().await;
 }
 
-/// What was handled is remembered for as long as one asks, seven days by default, and then forgotten.
+/// The inbox keeps the ids of handled events for the configured time, seven days by default, and then removes them.
 pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
@@ -232,8 +232,8 @@ pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
     office.stop().await;
 }
 
-/// What a subscriber has handled behind an event that its broker has not brought is remembered beyond its time: when the subscriber
-/// reads the log again, nothing else tells that it was handled.
+/// The inbox keeps an event beyond the configured time if the subscriber's broker has not brought an earlier event: when the
+/// subscriber reads the log again, only the inbox tells that the later event was handled.
 pub async fn the_inbox_remembers_what_may_be_read_again(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));

@@ -1,4 +1,4 @@
-//! What a broker brings more than once, or brings and nobody can read.
+//! Messages that a broker delivers more than once, and messages that no subscriber can read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -342,7 +342,7 @@ async fn an_event_that_a_broker_does_not_bring_is_named() {
     assert!(reason.next_steps().contains(&replay), "{reason:?}");
 }
 
-/// What is published before the group is back came later than all it has had: it is not passed over.
+/// A message published before the group joins again is newer than all messages that the group has had: it is not skipped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_its_broker_has_forgotten_misses_nothing() {
     let fresh = fresh::sqlite().await;

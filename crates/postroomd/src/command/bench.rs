@@ -58,7 +58,7 @@ enum What {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
         seconds: u32,
     },
-    /// What an emit costs the caller's transaction
+    /// Measure the cost of an emit in the caller's transaction
     Emit {
         /// Transactions side by side
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -67,7 +67,7 @@ enum What {
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=3600))]
         seconds: u32,
     },
-    /// What reading costs with few and with many delivered rows behind
+    /// Measure the cost of reading after few and after many delivered rows
     Backlog {
         /// Few rows
         #[arg(long, default_value_t = 10_000)]
@@ -76,7 +76,7 @@ enum What {
         #[arg(long, default_value_t = 1_000_000)]
         large: u64,
     },
-    /// What a relay costs that has nothing to do
+    /// Measure the cost of an idle relay
     Idle {
         /// How many subscribers it has
         #[arg(long, default_value_t = 20)]

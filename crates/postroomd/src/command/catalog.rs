@@ -39,10 +39,10 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// What was committed
+    /// The committed lock file
     #[arg(long, default_value = "catalog.lock.json", value_name = "FILE")]
     lock: PathBuf,
-    /// Write the lock file, if nobody breaks on what changed
+    /// Write the lock file, if no change breaks a consumer
     #[arg(long)]
     write: bool,
     /// For programs

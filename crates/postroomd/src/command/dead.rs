@@ -38,7 +38,7 @@ struct Which {
     /// Of this aggregate
     #[arg(long, value_name = "ID")]
     aggregate_id: Option<String>,
-    /// Whose last error contains this text
+    /// With this text in the last error
     #[arg(long, value_name = "TEXT")]
     error_contains: Option<String>,
 }

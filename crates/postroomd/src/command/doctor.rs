@@ -38,7 +38,7 @@ struct Finding {
     state: State,
     what: String,
     says: String,
-    /// What to do, if anything.
+    /// The next step for the operator, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

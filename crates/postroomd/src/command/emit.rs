@@ -14,7 +14,7 @@ use crate::output::{print, print_json};
 /// Record an event in the outbox, and print its id
 #[derive(Debug, Args)]
 pub(crate) struct Emit {
-    /// What happened, for example shop.order.placed.v1
+    /// The event type, for example shop.order.placed.v1
     #[arg(long, value_name = "TYPE")]
     r#type: String,
     /// The kind of thing it happened to, for example order

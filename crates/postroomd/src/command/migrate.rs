@@ -21,7 +21,7 @@ pub(crate) struct Migrate {
     /// Take back the newest step, with the tables and rows it brought; needs --yes
     #[arg(long)]
     down: bool,
-    /// Whose newest step to take back: postroom, or a module
+    /// The owner of the step to take back: postroom, or a module
     #[arg(long, value_name = "NAME", default_value = PLATFORM, requires = "down")]
     of: String,
     /// Confirms --down
@@ -32,7 +32,7 @@ pub(crate) struct Migrate {
     json: bool,
 }
 
-/// Who has tables, and which.
+/// The name of an owner of tables, and its migrations.
 type Owner = (&'static str, Vec<Migration>);
 
 impl Migrate {

@@ -50,7 +50,7 @@ struct Cancel {
     json: bool,
 }
 
-/// What to deliver again, and how.
+/// The events to deliver again, and the options of the replay.
 #[derive(Debug, Args)]
 struct Order {
     /// The route that gets them

@@ -18,7 +18,7 @@ use crate::{log, module};
 /// migrate` brings them up to date.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// What this process does
+    /// The roles of this process
     #[arg(long, value_delimiter = ',', required = true)]
     roles: Vec<Role>,
     /// Serve HTTP here [default: 127.0.0.1:8080]; port 0 picks a free port

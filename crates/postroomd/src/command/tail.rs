@@ -38,7 +38,7 @@ pub(crate) struct Tail {
 enum Place {
     /// The oldest event that is kept
     Beginning,
-    /// What comes from now on
+    /// Events committed from now on
     Head,
 }
 
@@ -108,7 +108,7 @@ impl Reader<'_> {
             return Ok(Some(entries));
         }
         let waiting = self.store.not_yet_readable(self.early.len() + PAGE).await?;
-        // What came into the log after the first look and before the second is in neither.
+        // An event that became readable between the two queries is in neither result, so the log is read again.
         if let Some(entries) = self.next_of_log().await? {
             return Ok(Some(entries));
         }

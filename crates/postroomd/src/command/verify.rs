@@ -190,7 +190,7 @@ impl Verify {
         }
     }
 
-    /// Removes from the broker what the run has made there. What cannot be removed is named.
+    /// Removes the run's topics and groups from the broker, and names those that it cannot remove.
     async fn remove_topic(&self, trial: &Trial) {
         let Some(address) = &self.through else { return };
         let topic = trial.topic();

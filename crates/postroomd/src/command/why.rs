@@ -86,7 +86,7 @@ fn parse_id(text: &str) -> Result<Uuid, String> {
     })
 }
 
-/// What is known of routes: those of this configuration, and the subscribers of every module.
+/// The known routes: those of this configuration, and the subscribers of every module.
 fn carriers(config: &Config) -> Vec<Carrier> {
     let configured = config.routes.iter().map(|route| Carrier {
         route: route.name.clone(),

@@ -20,9 +20,9 @@ const KEY_CHARS: usize = 32;
 #[derive(Clone, PartialEq)]
 pub(crate) struct Alerts {
     pub(crate) every: Duration,
-    /// Whoever knows this address can post there.
+    /// A secret: every holder of this address can post to the channel.
     slack: Option<String>,
-    /// Whoever knows this key can wake people.
+    /// A secret: every holder of this key can page the people on call.
     pagerduty: Option<String>,
     pagerduty_url: String,
 }
@@ -46,14 +46,14 @@ impl fmt::Debug for Alerts {
 }
 
 impl Alerts {
-    /// Who is told.
+    /// The configured channels.
     pub(crate) fn channels(&self) -> Vec<Channel> {
         let slack = self.slack.as_ref().map(|_| Channel::Slack);
         let pagerduty = self.pagerduty.as_ref().map(|_| Channel::PagerDuty);
         slack.into_iter().chain(pagerduty).collect()
     }
 
-    /// Who brings notices; `source` says which machine is concerned.
+    /// The clients that send notices, by channel; `source` names the machine in a notice.
     pub(crate) fn messengers(&self, source: &str) -> postroom::Result<Messengers> {
         let mut messengers = Messengers::new();
         if let Some(url) = &self.slack {

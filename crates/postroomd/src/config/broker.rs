@@ -29,19 +29,19 @@ pub(crate) struct Broker<O> {
     pub(crate) options: O,
 }
 
-/// What only Kafka has.
+/// The options that only Kafka has.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KafkaOptions {
     pub(crate) sasl: Option<Login>,
     pub(crate) is_transactional: bool,
-    /// Where a group goes on whose offset is not in the topic any more.
+    /// The start of a group whose offset is no longer in the topic.
     pub(crate) lost: Start,
     /// Of topics that `postroom topics apply` creates.
     pub(crate) partitions: i32,
     pub(crate) replication: i32,
 }
 
-/// What only RabbitMQ has.
+/// The options that only RabbitMQ has.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RabbitMqOptions {
     pub(crate) partitions: u16,
@@ -154,7 +154,7 @@ fn read_one<O>(section: &mut Section<'_>, kind: BrokerKind, options: fn(&mut Sec
     broker
 }
 
-/// What an adapter finds wrong, which costs nothing to ask: it does not connect yet.
+/// Reports the adapter's error about its options. The check is cheap: the adapter does not connect yet.
 fn check<T>(section: &mut Section<'_>, open: Result<T>) {
     if section.is_clean()
         && let Err(error) = open

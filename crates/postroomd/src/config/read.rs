@@ -91,7 +91,7 @@ fn read_own(section: &mut Section<'_>, module: Module) -> Table {
     own
 }
 
-/// Whoever goes to a broker needs its address, and transactions need a route in one piece.
+/// A module or route that uses a broker needs the broker's address, and a route with Kafka transactions has one shard.
 fn check_brokers(root: &mut Section<'_>, config: &Config) {
     let mut missing = |key: String, kind: BrokerKind| {
         if config.brokers.url(kind).is_none() {
@@ -189,7 +189,7 @@ fn put(table: &mut Table, path: &[String], value: Value) -> bool {
     }
 }
 
-/// What is TOML (`true`, `7`, a list) is taken as that, the rest as text.
+/// Parses a value as TOML (`true`, `7`, a list), and takes any other value as text.
 fn typed(text: &str) -> Value {
     let document = format!("value = {text}").parse::<Table>();
     let value = document

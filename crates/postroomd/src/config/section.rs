@@ -151,7 +151,7 @@ impl<'a> Section<'a> {
         self.mistakes.add(&path, says);
     }
 
-    /// Whatever has not been taken is unknown.
+    /// Reports every key that has not been read as unknown.
     pub(super) fn finish(mut self) {
         let table = std::mem::take(&mut self.table);
         let known = self.known.join(", ");

@@ -82,7 +82,7 @@ pub(super) fn topic(value: &Value) -> Result<postroom::Topic, String> {
     topic.map_err(|error| error.report())
 }
 
-/// What may stand before a topic; nothing, too.
+/// A valid prefix of a topic; it may be empty.
 pub(super) fn prefix(value: &Value) -> Result<String, String> {
     let prefix = value.as_str().ok_or_else(|| must_be("a text", value))?;
     let topic: Result<postroom::Topic, _> = format!("{prefix}x").parse();
@@ -168,7 +168,7 @@ pub(super) fn secret(value: &Value) -> Result<String, String> {
     text.map(str::to_owned).ok_or_else(|| says.to_owned())
 }
 
-/// What a file holds.
+/// The content of the file with this path.
 pub(super) fn file(value: &Value) -> Result<String, String> {
     let path = text(value)?;
     std::fs::read_to_string(&path).map_err(|error| format!("{path} cannot be read: {error}"))

@@ -12,7 +12,7 @@ fn committed() -> String {
     root.join("catalog.lock.json").to_string_lossy().into_owned()
 }
 
-/// Whoever changes an event in a way that breaks somebody, or forgets to commit the lock, fails here.
+/// Fails when a change to an event breaks a consumer, or when the lock file was not committed.
 #[tokio::test]
 async fn the_committed_lock_is_kept() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What an operator does with events that were given up.
+//! The operator's commands for dead letters.
 
 #![expect(clippy::unwrap_used, reason = "what goes wrong fails the test")]
 

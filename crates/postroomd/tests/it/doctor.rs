@@ -1,4 +1,4 @@
-//! What the doctor knows about each database server.
+//! The findings of the doctor about each database server.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong fails the test")]
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::harness::Place;
 
-/// What the doctor finds in a store, whatever tables it has.
+/// The findings of the doctor in a store, with or without Postroom's tables.
 async fn examine(url: &str) -> Value {
     let said = Place::new().run(&["doctor", "--json", "--store", url]).await;
     serde_json::from_str(&said.out).unwrap()
 }
 
-/// The finding about this.
+/// The finding about this subject.
 fn finding<'a>(findings: &'a Value, what: &str) -> &'a Value {
     let mut all = findings.as_array().unwrap().iter();
     all.find(|finding| finding["what"] == what)

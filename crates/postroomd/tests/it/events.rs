@@ -64,7 +64,7 @@ async fn an_event_is_accepted_once_in_every_mode() {
     assert_eq!(ours[0]["aggregate_id"], "order-7");
 }
 
-/// Whoever gives two events one id would lose the second without a word.
+/// Without this conflict, a client that gives two events one id would lose the second silently.
 #[tokio::test]
 async fn an_id_that_comes_again_with_other_content_is_a_conflict() {
     let place = Place::new();
@@ -118,7 +118,7 @@ async fn a_broken_event_is_refused_with_the_reason_and_nothing_is_kept() {
     assert!(!events.contains("shop.order.paid.v1"), "{events}");
 }
 
-/// Who may post could otherwise forge a module's events, for example an order that was never placed.
+/// Otherwise a client that may post could forge a module's events, for example an order that was never placed.
 #[tokio::test]
 async fn an_event_type_that_a_module_declares_is_refused_in_every_mode() {
     let place = Place::new();

@@ -25,10 +25,10 @@ use crate::harness::Place;
 
 /// How many seconds the faults go on.
 const SECONDS: u64 = 12;
-/// After that what is parked is worked off.
+/// The timeout for the delivery of parked events after the run.
 const REST: Duration = Duration::from_secs(300);
 
-/// What `verify --failures` prints, and whether it is content.
+/// Runs `verify --failures`; returns whether it succeeded, and its report.
 async fn verify(store: &str, through: Option<&str>, seconds: u64) -> (bool, Value) {
     let (place, length) = (Place::new(), length(seconds));
     let seconds = length.as_secs().to_string();

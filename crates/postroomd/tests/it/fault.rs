@@ -83,7 +83,7 @@ impl Scene {
         Process::run(&mut command).unwrap()
     }
 
-    /// Who holds the lease: the process id is part of the owner's name.
+    /// The process that holds the lease: its id is part of the owner's name.
     async fn holder(&self) -> Option<u32> {
         let status = operate::status(&*self.fresh).await.ok()?;
         let route = status.routes.into_iter().find(|route| route.is_leased)?;

@@ -29,7 +29,7 @@ pub(crate) struct Place {
     folder: TempDir,
 }
 
-/// What a command said.
+/// The exit code and output of a command.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -116,7 +116,7 @@ impl Place {
         self.ok(&[&kind[..], &rest].concat()).await.trim().to_owned()
     }
 
-    /// What the status says about a route.
+    /// The status of a route.
     pub(crate) async fn route(&self, name: &str) -> Value {
         let status = self.json(&["status"]).await;
         let routes = status["routes"].as_array().unwrap();

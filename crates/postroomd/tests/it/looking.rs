@@ -61,7 +61,7 @@ async fn all_looks_work(look: impl AsyncFn(&[&str]) -> Said, waiting: &str) {
     assert_eq!(acted.code, Some(1), "this user may not write: {}", acted.out);
 }
 
-/// What the tables hold, to compare: every tick, number and row counts.
+/// The row count of each table, to compare before and after.
 async fn counts(db: &DatabaseConnection, tables: &[&str]) -> Vec<i64> {
     let mut counts = Vec::new();
     for table in tables {
@@ -170,7 +170,7 @@ async fn a_file_that_may_only_be_read_can_be_monitored_on_sqlite() {
 async fn looks_at_files(place: &Place, folder: &Path, waiting: &str) {
     let contents = || {
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-        // What stands in shared memory is who reads.
+        // SQLite records its readers in the shared-memory file, so reading changes it.
         let lasting = files.filter(|file| file.extension().is_none_or(|kind| kind != "db-shm"));
         let mut contents: Vec<_> = lasting.map(|file| (std::fs::read(&file).unwrap(), file)).collect();
         contents.sort_by_key(|(_, file)| file.clone());

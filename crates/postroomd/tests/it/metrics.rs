@@ -103,7 +103,7 @@ async fn metrics_agree_with_what_happened() {
         (1.0..=2.0).contains(&count("parked", "hello-flaky")),
         "the glass, and perhaps its receipt"
     );
-    // What is parked is delivered by a retry in the end; retries beyond that failed. Two first tries failed too.
+    // One retry delivers each parked event; every other retry failed. Two first attempts failed too.
     assert_eq!(
         count("retried", "hello-flaky") - count("parked", "hello-flaky"),
         count("failed", "hello-flaky") - 2.0,

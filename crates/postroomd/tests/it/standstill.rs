@@ -29,7 +29,7 @@ async fn relay_on(place: &Place, url: &str) -> Daemon {
     relay
 }
 
-/// What `/health/ready` says when it is not ready any more.
+/// Waits until `/health/ready` reports `wanted` as its first trouble, and returns that report.
 async fn first_trouble(relay: &Daemon, since: Instant, wanted: &str) -> String {
     let is_told = |code, body: &str| code == 503 && first(body).contains(wanted);
     let health = relay.wait_for("/health/ready", is_told).await;

@@ -31,7 +31,7 @@ impl Wanted {
 /// One process opens up to 35; a second one, and your own service, need some too.
 const CONNECTIONS: Wanted = Wanted::AtLeast(80);
 
-/// What to do when the server allows fewer.
+/// The next step when the server allows fewer connections.
 const MORE_CONNECTIONS: &str =
     "one process of Postroom opens up to 35 connections, and your service its own; set max_connections = 100 or more";
 
