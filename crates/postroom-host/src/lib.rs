@@ -1,9 +1,4 @@
-//! Modules, and the platform that runs them in one process.
-//!
-//! A [`Module`] bundles everything that an application brings under one name: tables, events, subscribers, routes, jobs, HTTP
-//! routes, alert rules, long-running parts, metrics and settings. A [`Platform`] puts a process together from a store, modules,
-//! routes and brokers, and runs it. The daemon and the tests use it; so can you. Nothing here opens a database, binds an address
-//! or reads a configuration: the caller does.
+#![doc = include_str!("../README.md")]
 
 mod alert;
 mod body;

@@ -1,4 +1,4 @@
-//! Sends events and alerts over HTTP: events as CloudEvents with Standard Webhooks signatures, alerts to Slack and PagerDuty.
+#![doc = include_str!("../README.md")]
 
 mod client;
 mod messenger;

@@ -1,8 +1,4 @@
-//! Postroom's broker on Apache Kafka.
-//!
-//! [`Kafka`] is a [`Broker`](postroom::Broker): routes publish `CloudEvents` to it, with the aggregate id as key, and subscribers
-//! receive them as members of consumer groups. It creates topics only on request: see [`Kafka::plan`] and [`Kafka::apply`].
-//! It links librdkafka statically. TLS and SCRAM need the cargo feature `tls`.
+#![doc = include_str!("../README.md")]
 
 mod assignment;
 mod bury;

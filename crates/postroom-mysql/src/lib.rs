@@ -1,12 +1,4 @@
-//! Postroom's store on MySQL (8.0.19 or newer) and MariaDB (10.10 or newer).
-//!
-//! Writers insert into `postroom_incoming`; one process at a time, the sequencer, moves what has been committed into
-//! the append-only log `postroom_outbox` and numbers it there without gaps. Why that is exact, and which simpler ways
-//! are not, is argued in `sql/look.sql`, `sql/look_again.sql` and `sql/read.sql`.
-//!
-//! The server must run with `innodb_flush_log_at_trx_commit = 1` (the default), and if it writes a binary log, with
-//! `binlog_format` `row` or `mixed`; then the triggers need `log_bin_trust_function_creators = 1`, or a migrating user with
-//! `SUPER`. One node takes the writes: with several (Galera, Group Replication) ids do not follow row locks.
+#![doc = include_str!("../README.md")]
 
 mod append;
 mod connect;

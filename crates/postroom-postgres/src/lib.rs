@@ -1,9 +1,4 @@
-//! Postroom's store on PostgreSQL 13 or later.
-//!
-//! Writers insert into `postroom.outbox` in their own transaction ([`append`], `postroom::append`, or the SQL function
-//! `postroom.emit`). Readers follow *ticks*: numbered snapshots, each with bounds on the ids it can show. Entries
-//! between two ticks are read by primary key, so nothing is skipped, nothing comes twice, a key keeps its order, and a
-//! transaction that stays open delays only its own events. `sql/pulse.sql` argues why; it needs no lock, no leader and no superuser.
+#![doc = include_str!("../README.md")]
 
 mod append;
 mod connect;

@@ -1,20 +1,4 @@
-//! Postroom's broker on RabbitMQ.
-//!
-//! A topic is a durable topic exchange. A group on a topic is a set of durable quorum queues. [`RabbitMq::partitions`] sets
-//! their number and [`RabbitMq::names`] their names, by default `{topic}:{group}:{number}`. Every key maps to one of 64 slots
-//! with the routing key `slot.{n}`, and every slot to one queue. A queue delivers to one member of the group at a time, which
-//! keeps keys in order; the other members stand by.
-//!
-//! A group receives messages that are published after it joined, for any [`Start`]: RabbitMQ keeps no messages for queues that
-//! do not exist yet. A message without a queue is refused, not lost. Remove an unused group with [`RabbitMq::forget`];
-//! otherwise its queues fill up.
-//!
-//! A single node (observed with 3.10) that is killed within a second after it created a queue loses the queue and its confirmed
-//! messages. Then forget the group and join again.
-//!
-//! RabbitMQ 4 removes a message after twenty redeliveries, unless its queue has another limit. New queues have the largest
-//! possible limit. Queues of older versions keep their arguments: set a policy once (`rabbitmqctl set_policy postroom '^{topic}:'
-//! '{"delivery-limit":2147483647}' --apply-to queues`). The log names these queues.
+#![doc = include_str!("../README.md")]
 
 mod bury;
 mod confirm;

@@ -1,8 +1,4 @@
-//! Postroom's broker on Redis Streams (Redis 7.0 or later).
-//!
-//! A topic has one stream per partition: `postroom:{order-events}:0` and so on. A key always maps to the same partition. One
-//! member of a group at a time processes a partition, with a lease that every script checks on the server. This keeps keys in
-//! order, which plain consumer groups do not. Entries that every group has acknowledged are trimmed; others are not.
+#![doc = include_str!("../README.md")]
 
 mod assignment;
 mod broker;

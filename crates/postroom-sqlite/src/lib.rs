@@ -1,9 +1,4 @@
-//! Postroom's store on SQLite: one file and nothing else.
-//!
-//! Many processes may write and read the file at the same time; it must lie on a local disk (WAL needs shared memory).
-//! Within this process there is one writer connection behind a fair queue, because SQLite has one writer at a time and
-//! its own waiting is unfair, and a few read-only connections that never wait for it. So a task that holds a
-//! transaction must not wait for a second one: it would wait for itself.
+#![doc = include_str!("../README.md")]
 
 mod append;
 mod connect;

@@ -1,9 +1,4 @@
-//! The contracts of the ports as tests, and the tools of all tests.
-//!
-//! One conformance suite per port ([`mod@outbox_suite`], [`mod@destination_suite`], [`mod@broker_suite`]), run by every adapter
-//! on the real service; a [`fresh`] store for each test; a private [`server`] to kill; a [`stage`] for modules, with a [`client`]
-//! and a [`fake_messenger`]; guides [`walk`]ed; and [`foreign`] clients that read published events. The workload of the suites, the
-//! history checker and the broken twins are in [`postroom_proof`].
+#![doc = include_str!("../README.md")]
 
 pub mod broker_suite;
 pub mod cable;

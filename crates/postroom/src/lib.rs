@@ -1,9 +1,4 @@
-//! Transactional outbox: what your transaction commits is delivered — nothing lost, in order per aggregate, with one
-//! effect — and you can see it.
-//!
-//! An application records an event in the same transaction as the change it reports ([`emit`]); a [`Relay`] reads it
-//! in a correct order and delivers it to a [`Destination`] or a [`Subscriber`]; what fails is parked, retried, and in
-//! the end kept as a dead letter. This crate opens no socket and knows no driver: a store crate brings the database.
+#![doc = include_str!("../README.md")]
 
 pub mod alert;
 mod broker;
