@@ -270,7 +270,7 @@ impl Module {
         self
     }
 
-    /// Adds alert rules, and the look that judges all of them: one finding for each, in the same order.
+    /// Adds alert rules, and one function that returns a finding for each rule, in the same order.
     ///
     /// ```
     /// use postroom::alert::Channel;

@@ -115,7 +115,7 @@ impl Platform {
         self
     }
 
-    /// Adds a route that publishes to topics of the broker that is named so in [`Feed::new`]. If that broker feeds modules, the
+    /// Adds a route that publishes to topics of a broker; `broker` is the name that was given to [`Feed::new`]. If that broker feeds modules, the
     /// route waits for those of their groups that read these topics, and the platform does not publish its events a second time.
     pub fn publish(mut self, route: Route, broker: impl Into<String>, topic: Topic) -> Self {
         let publishes = Some((broker.into(), topic));
@@ -141,7 +141,7 @@ impl Platform {
         self
     }
 
-    /// Sets who brings alerts. Rules whose channel has no messenger are shown, and sent to nobody.
+    /// Sets the messengers that send alerts. Rules whose channel has no messenger are shown, and not sent.
     pub fn messengers(mut self, messengers: Messengers) -> Self {
         self.messengers = messengers;
         self

@@ -24,8 +24,8 @@ pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
 /// # Contract
 /// 1. A message that a publisher delivers to a topic is received, at least once, by every group that joined it, in order per
 ///    aggregate id.
-/// 2. A subscription hands out each message to one member of its group at a time. A message that is not acknowledged before the member
-///    leaves or dies comes again, it and what follows on its key in order; what is acknowledged does not.
+/// 2. A subscription hands out each message to one member of its group at a time. When a member leaves or
+///    dies, its unacknowledged messages are delivered again, in order per key; acknowledged messages are not.
 /// 3. Connections are made again by themselves; a call ends in time with an error while the broker is away.
 #[async_trait]
 pub trait Broker: fmt::Debug + Send + Sync {
@@ -45,8 +45,8 @@ pub trait Broker: fmt::Debug + Send + Sync {
     /// and why. The dead letter that operators act on is the one in the store.
     async fn bury(&self, letter: &Letter) -> Result<()>;
 
-    /// About how many messages wait for a group that has joined: those it has not been handed, and in some brokers those it has
-    /// not acknowledged and marks of the broker's own. For people who watch; not to be asked often.
+    /// About how many messages wait for a group that has joined. Some brokers also count unacknowledged messages and internal
+    /// markers. For metrics; do not call it often.
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64>;
 
     /// Settings of the broker, or of what it keeps for a group, that can cost messages. Changes nothing. An error when the broker
@@ -115,8 +115,8 @@ pub struct Message {
     pub attributes: BTreeMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
-    /// Why no handler is to get it: its broker has handed it out again and again, and every member has died of it. It becomes a
-    /// dead letter.
+    /// Why no handler is to get it: its broker has delivered it several times, and each member that received it crashed. It becomes
+    /// a dead letter.
     pub given_up: Option<String>,
 }
 

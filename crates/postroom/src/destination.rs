@@ -45,7 +45,7 @@ pub enum Receipt {
     Rejected(String),
     /// Not sent, because an earlier one of its lane was not delivered.
     Held,
-    /// The destination as a whole cannot be reached: nobody's fault, no attempt counted.
+    /// The destination as a whole cannot be reached. The attempt does not count.
     Unavailable(String),
 }
 

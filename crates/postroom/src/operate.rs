@@ -56,7 +56,8 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
 }
 
 /// Forgets a route that no relay works any more: its progress, and what it has parked. Its dead letters and its subscriber's
-/// inbox rows stay. A route that is leased is refused; one that comes back later begins anew.
+/// inbox rows stay. Fails if a relay holds a lease of the route. A route that is added again later
+/// begins as a new one.
 pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()> {
     let tx = table::begin_own(store.db()).await?;
     cursor::lock(&tx, route).await?;

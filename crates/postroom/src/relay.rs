@@ -111,7 +111,7 @@ impl Relay {
     }
 
     /// Removes events from the outbox when every route has passed them and they are older than `keep`. Inbox rows and dead letters
-    /// that were decided go after the same time. Without it, or jobs of your own, everything stays.
+    /// that were decided go after the same time. Without this, and without retention jobs of your own, nothing is deleted.
     #[must_use]
     pub fn keep(self, keep: Duration) -> Self {
         self.job(Job::retention(keep, false))
@@ -136,8 +136,8 @@ impl Relay {
         Arc::clone(&self.health)
     }
 
-    /// Works until `stop`, then finishes what has begun. It releases its leases when all workers have stopped, and does not wait for
-    /// jobs with that. If the database is unreachable or has no tables, it waits; [`Health::troubles`] and the log say what to do.
+    /// Works until `stop`, then finishes what has begun. It releases its leases when all workers have stopped, without waiting
+    /// for jobs. If the database is unreachable or has no tables, it waits; [`Health::troubles`] and the log say what to do.
     /// Only a mistake in the routes ends it early.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         self.check()?;

@@ -13,7 +13,7 @@ use crate::subscriber::Subscriber;
 
 /// The largest batch, for destinations that take many at a time, as brokers do.
 pub const BATCH_MAX: usize = 5_000;
-/// A batch, if nothing else is said: what is under way together ends together.
+/// The default batch size. The entries of a batch are settled together.
 pub const BATCH: usize = 1_000;
 
 /// Which entries go where, and how.
@@ -37,7 +37,7 @@ pub struct Route {
     pub start: Start,
     /// Most entries that are delivered together, or taken from a broker at once: 1 to [`BATCH_MAX`].
     pub batch: usize,
-    /// Into how many parts its keys are cut, each with its own lease and cursor, to be worked side by side.
+    /// The number of shards, which are processed in parallel: each has some of the keys, and its own lease and cursor.
     pub shards: u32,
     /// Groups of the same relay that read what this route publishes. It waits for those that are new to join their broker, 15
     /// seconds at most: some brokers keep nothing for a group they do not know yet.
@@ -121,8 +121,8 @@ impl Subscriber {
         }
     }
 
-    /// The route that feeds it from topics of a broker, to which what `brings` matches is published; the rest comes from the
-    /// log. A group has one shard: the broker shares out its work.
+    /// The route that feeds it from topics of a broker. Event types that match `brings` come from the broker, others from the log.
+    /// A group has one shard: the broker divides its work.
     pub fn fed_by(self, broker: Arc<dyn Broker>, topics: Vec<String>, brings: Filter) -> Route {
         Route {
             from: Source::Broker {

@@ -1,7 +1,7 @@
 //! A subscriber: a named handler with one effect per event.
 //!
 //! Events are handled in chunks inside one transaction, together with their inbox rows and the route's progress. When an
-//! event fails, the chunk is rolled back and the part before it is run again, so that a failure costs time, never effects.
+//! event fails, the chunk is rolled back and the part before it is run again, so that no effect is lost or repeated.
 
 pub(crate) mod effects;
 pub(crate) mod external;
@@ -97,7 +97,7 @@ pub struct Subscriber {
     pub batch: usize,
     /// How long one call may take.
     pub timeout: Duration,
-    /// Into how many parts its keys are cut, to be worked side by side.
+    /// The number of shards, which are processed in parallel.
     pub shards: u32,
     /// The handler of its events.
     pub handling: Handling,
@@ -204,7 +204,7 @@ impl Subscriber {
         self
     }
 
-    /// Into how many parts its keys are cut, to be worked side by side; one by default.
+    /// Sets the number of shards, which are processed in parallel; one by default.
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;

@@ -1,5 +1,5 @@
 //! The binary `postroom`: reads the configuration, wires store, relay, server and modules together, and lets operators
-//! look and act. It is the only place that reads the environment, prints and spawns.
+//! look and act. It is the only place that reads the environment and prints.
 
 mod age;
 mod board;

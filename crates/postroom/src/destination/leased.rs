@@ -16,8 +16,8 @@ impl fmt::Debug for Check {
     }
 }
 
-/// Whether the lease under which this task delivers is held, by the cautious clock of its process. A task that delivers under no
-/// lease answers to nobody. A destination asks before it does something that shuts out who delivers there now.
+/// Whether this process still holds the lease under which this task delivers, by the cautious clock of the process. Outside of a
+/// lease the answer is `true`. A destination asks before it shuts out another process that delivers there.
 pub fn is_leased() -> bool {
     LEASE.try_with(|Check(is_held)| is_held()).unwrap_or(true)
 }

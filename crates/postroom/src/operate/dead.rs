@@ -118,7 +118,7 @@ pub async fn list(
     Ok(letters)
 }
 
-/// Puts dead letters back in front of their keys; answers how many. If one is named that cannot be, none is.
+/// Puts dead letters back in front of their keys; answers how many. If one named letter cannot be retried, no letter is.
 pub async fn retry(db: &DatabaseConnection, which: &Selection, actor: &str) -> Result<u64> {
     decide(db, which, actor, &Decision::Retry).await
 }

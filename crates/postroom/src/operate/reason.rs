@@ -38,7 +38,7 @@ pub enum Reason {
         age_s: f64,
         /// The statement that it runs or ran last, as far as the database tells.
         query: String,
-        /// How many other sessions wait for it. None does, where relays pass over locked rows: then leases are not renewed.
+        /// How many other sessions wait for it. Zero, if relays skip the locked rows; then leases are not renewed.
         blocks: u64,
     },
     /// The store does not answer.
