@@ -83,17 +83,18 @@ insert into postroom_outbox_checked (
     due_at,
     created_at
 )
+-- Rows of a plain insert may have been written in another form, which worked until now.
 select
-    event_id,
+    lower(event_id),
     event_type,
     source,
     aggregate_type,
     aggregate_id,
     payload,
     headers,
-    occurred_at,
-    due_at,
-    created_at
+    coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', occurred_at), occurred_at),
+    coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', due_at), due_at),
+    coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', created_at), created_at)
 from postroom_outbox_scheduled;
 
 drop table postroom_outbox_scheduled;

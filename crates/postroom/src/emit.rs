@@ -7,13 +7,13 @@ pub(crate) mod ingest;
 pub mod nudge;
 
 use crate::error::{Error, Result};
-use crate::event::{DomainEvent, Event};
+use crate::event::{DomainEvent, Event, check_time};
 use crate::store::db_clock::stamp;
 use crate::store::table::{self, EVENT_COLUMNS, Table, event_values, uuid_value};
 use crate::store::tx::Transaction;
 use sea_orm::DbBackend;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use time::{OffsetDateTime, UtcOffset};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Rows in one statement: far below every driver's limit on bound values.
@@ -94,14 +94,7 @@ pub async fn schedule(tx: &impl Transaction, event: &Event, due_at: OffsetDateTi
 
 /// Checks that every database can keep this time.
 pub fn check_due_at(due_at: OffsetDateTime) -> Result<()> {
-    let in_utc = due_at.checked_to_offset(UtcOffset::UTC);
-    match in_utc.map(OffsetDateTime::year) {
-        Some(1970..=9999) => Ok(()),
-        other => Err(Error::invalid(format!(
-            "due_at is in the year {}; it must lie between 1970 and 9999",
-            other.unwrap_or(due_at.year())
-        ))),
-    }
+    check_time("due_at", due_at)
 }
 
 /// Cancels a scheduled event; `false` when it is not waiting any more (or never was).

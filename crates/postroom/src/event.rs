@@ -17,7 +17,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use time::OffsetDateTime;
+use time::{OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 use crate::clock;
@@ -174,13 +174,19 @@ impl Event {
         }
         check_payload(self.payload.get())?;
         check_headers(&self.headers)?;
-        if !(1970..=9999).contains(&self.occurred_at.year()) {
-            return Err(Error::invalid(format!(
-                "occurred_at is in the year {}; it must lie between 1970 and 9999",
-                self.occurred_at.year()
-            )));
-        }
-        Ok(())
+        check_time("occurred_at", self.occurred_at)
+    }
+}
+
+/// Checks that every database can store a time: its year in UTC, which its own offset may hide.
+pub(crate) fn check_time(field: &str, at: OffsetDateTime) -> Result<()> {
+    let in_utc = at.checked_to_offset(UtcOffset::UTC);
+    match in_utc.map(OffsetDateTime::year) {
+        Some(1970..=9999) => Ok(()),
+        other => Err(Error::invalid(format!(
+            "{field} is in the year {}; it must lie between 1970 and 9999, in UTC",
+            other.unwrap_or(at.year())
+        ))),
     }
 }
 
@@ -356,6 +362,14 @@ mod tests {
         check(
             |e| e.occurred_at = time::macros::datetime!(0000-01-01 0:00 UTC),
             "year 0",
+        );
+        check(
+            |e| e.occurred_at = time::macros::datetime!(9999-12-31 23:59:59 -1),
+            "between 1970 and 9999, in UTC",
+        );
+        check(
+            |e| e.occurred_at = time::macros::datetime!(1970-01-01 0:30 +1),
+            "year 1969",
         );
     }
 

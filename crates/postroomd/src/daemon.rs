@@ -16,6 +16,8 @@ use crate::signal::Signals;
 
 /// How long work in progress may take to end after the first signal.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long the store may take to close.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// The process that the configuration asks for: its routes, these modules with the brokers that feed them, alerts.
 pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<Module>) -> Result<Platform> {
@@ -67,6 +69,20 @@ pub(crate) async fn run(process: Process, mut signals: Signals) -> Result<()> {
     tokio::select! {
         ended = running => Ok(ended?),
         () = signals.next() => bail!("stopped at once; the next relay delivers again what was under way"),
+    }
+}
+
+/// Closes the store. A connection that does not answer is left: the process ends now.
+pub(crate) async fn close(store: &dyn Inspect) -> Result<()> {
+    match tokio::time::timeout(CLOSE_MAX, store.db().close_by_ref()).await {
+        Ok(closed) => closed.context("close the store"),
+        Err(_elapsed) => {
+            tracing::warn!(
+                "the store did not close within {} s; its connections are left",
+                CLOSE_MAX.as_secs()
+            );
+            Ok(())
+        }
     }
 }
 

@@ -25,10 +25,8 @@ impl Part {
     {
         Self {
             name: name.into(),
-            start: Box::new(move |host, stop| {
-                let work = part(host, stop);
-                async move { work.await.map_err(Into::into) }.boxed()
-            }),
+            // The function runs inside the future, so that its panic is caught with those of its work.
+            start: Box::new(move |host, stop| async move { part(host, stop).await.map_err(Into::into) }.boxed()),
         }
     }
 

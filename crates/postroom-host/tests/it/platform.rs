@@ -98,11 +98,17 @@ async fn a_part_that_ends_early_stops_the_others_and_is_named() {
         assert!(std::env::args().count() == 0, "a bug");
         Ok::<_, postroom::Error>(())
     });
-    let error = outcome(platform(panics)).await;
-    assert!(
-        error.starts_with("the part mailbox of the module shop panicked"),
-        "{error}"
-    );
+    let panics_before = Module::new("shop").part("mailbox", |_host, _stop| {
+        assert!(std::env::args().count() == 0, "a bug before its first await");
+        async { Ok::<_, postroom::Error>(()) }
+    });
+    for panics in [panics, panics_before] {
+        let error = outcome(platform(panics)).await;
+        assert!(
+            error.starts_with("the part mailbox of the module shop panicked"),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -114,6 +114,14 @@ async fn what_waits_outlives_the_migration_in_both_directions() {
     {}
     let waiting = "select count(*) from postroom_outbox_scheduled where due_at = '2040-01-31T18:30:00.500Z'";
     assert_eq!(number(&fixture, waiting).await, 1);
+    // Before this migration, a plain insert could write an id in capitals and times in other forms.
+    let insert = "insert into postroom_outbox_scheduled
+        (event_id, event_type, aggregate_type, aggregate_id, payload, occurred_at, due_at)
+        values ('0197A7F2-0000-7000-8000-00000000000A', 't', 'a', '1', '1', '2026-01-31T23:59:59Z', '2041-01-31T09:00:00+09:00')";
+    fixture.sql(insert).await;
     migration::up(db, "postroom", all).await.unwrap();
     assert_eq!(number(&fixture, waiting).await, 1);
+    let rewritten = "select count(*) from postroom_outbox_scheduled
+        where event_id = '0197a7f2-0000-7000-8000-00000000000a' and due_at = '2041-01-31T00:00:00.000Z'";
+    assert_eq!(number(&fixture, rewritten).await, 1);
 }

@@ -41,7 +41,7 @@ pub(super) fn condition(state: &str, message: &str) -> Condition {
 }
 
 /// PgBouncer's words for a server or a pooler that has no connection now or has closed one.
-const POOLER_UNAVAILABLE: [&str; 18] = [
+const POOLER_UNAVAILABLE: [&str; 22] = [
     "admin forced disconnect",
     "cannot connect to server",
     "client connections exceeded",
@@ -52,13 +52,17 @@ const POOLER_UNAVAILABLE: [&str; 18] = [
     "database configuration changed",
     "idle transaction timeout",
     "no more connections allowed",
+    "query timeout",
     "query_wait_timeout",
     "server DNS lookup failed",
     "server conn crashed",
     "server login has been failing",
     "shutting down",
+    "transaction timeout",
     // Words of the server that PgBouncer repeats.
+    "Broken pipe",
     "Connection refused",
+    "Connection reset",
     "terminating connection",
     "the database system is",
 ];

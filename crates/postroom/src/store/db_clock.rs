@@ -64,7 +64,7 @@ fn db_now_moved(backend: DbBackend, seconds: f64) -> Expr {
 
 /// An instant as the column type of each database takes it.
 pub(crate) fn stamp(backend: DbBackend, at: OffsetDateTime) -> Value {
-    let at = at.to_offset(UtcOffset::UTC);
+    let at = in_utc(at);
     match backend {
         DbBackend::Postgres => at.into(),
         DbBackend::MySql => PrimitiveDateTime::new(at.date(), at.time()).into(),
@@ -72,9 +72,15 @@ pub(crate) fn stamp(backend: DbBackend, at: OffsetDateTime) -> Value {
     }
 }
 
+/// `Event::check` and `check_due_at` refuse times that do not exist in UTC; here such a time must not panic.
+fn in_utc(at: OffsetDateTime) -> OffsetDateTime {
+    at.checked_to_offset(UtcOffset::UTC)
+        .unwrap_or_else(|| at.replace_offset(UtcOffset::UTC))
+}
+
 /// An instant as SQLite stores it: UTC, milliseconds, fixed width.
 pub fn sqlite_stamp(at: OffsetDateTime) -> String {
-    at.to_offset(UtcOffset::UTC).format(SQLITE_STAMP).unwrap_or_default()
+    in_utc(at).format(SQLITE_STAMP).unwrap_or_default()
 }
 
 /// Reads back what [`sqlite_stamp`] wrote.

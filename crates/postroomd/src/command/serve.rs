@@ -50,7 +50,7 @@ impl Serve {
             .build()?;
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
         let outcome = daemon::run(process, signals).await;
-        store.db().close_by_ref().await.context("close the store")?;
+        daemon::close(store.as_ref()).await?;
         telemetry.finish().await;
         outcome
     }

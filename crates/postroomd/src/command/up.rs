@@ -74,7 +74,7 @@ impl Up {
             output::print(format!("store {}\nlistening on {url}", config.store.url))?;
         }
         let outcome = daemon::run(process, signals).await;
-        store.db().close_by_ref().await.context("close the store")?;
+        daemon::close(store.as_ref()).await?;
         telemetry.finish().await;
         outcome
     }
