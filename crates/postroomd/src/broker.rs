@@ -286,7 +286,7 @@ mod tests {
         };
         let own = publishers("transactional");
         assert!(
-            own.contains("\"shop-orders\"") && own.starts_with("Transactor"),
+            own.contains("\"shop-orders\"") && own.starts_with("TransactionalPublisher"),
             "{own}"
         );
         let shared = publishers("idempotent");

@@ -213,11 +213,15 @@ impl Site {
 
     /// Makes all scheduled events due.
     pub(crate) async fn let_time_pass(&self) {
+        // A literal: a server converts it to the time type of the column; SQLite has text in one form.
+        let past = match self.fresh.db().get_database_backend() {
+            DbBackend::Sqlite => "'2026-01-01T00:00:00.000Z'",
+            _ => "'2026-01-01 00:00:00'",
+        };
         let mut update = Query::update();
         update
             .table(named(self.fresh.db(), Table::Scheduled))
-            // A literal: every database converts it to the time type of the column.
-            .value("due_at", Expr::cust("'2026-01-01 00:00:00'"));
+            .value("due_at", Expr::cust(past));
         self.fresh.db().execute(&update).await.unwrap();
     }
 
