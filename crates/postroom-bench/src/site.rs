@@ -13,10 +13,8 @@ use sea_orm::{ConnectionTrait as _, QueryResult};
 use crate::native::{Native, Sql, sql};
 use crate::stage::{Stage, TargetBroker};
 
-/// Every bench's event types begin so.
-pub(super) const TYPES: &str = "postroom.bench.";
-/// Every bench's routes begin so.
-pub(super) const ROUTES: &str = "bench-";
+pub(super) use postroom_proof::occupant::{BENCH_ROUTES as ROUTES, BENCH_TYPES as TYPES};
+
 /// Ids whose entries are removed in one transaction.
 const SWEEP: i64 = 50_000;
 

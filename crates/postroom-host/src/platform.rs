@@ -115,8 +115,9 @@ impl Platform {
         self
     }
 
-    /// Adds a route that publishes to topics of a broker; `broker` is the name that was given to [`Feed::new`]. If that broker feeds modules, the
-    /// route waits for those of their groups that read these topics, and the platform does not publish its events a second time.
+    /// Adds a route that publishes to topics of a broker; `broker` is the name that was given to [`Feed::new`]. If that broker feeds
+    /// modules, the route waits for those of their groups that read these topics, and the platform does not publish its events a
+    /// second time.
     pub fn publish(mut self, route: Route, broker: impl Into<String>, topic: Topic) -> Self {
         let publishes = Some((broker.into(), topic));
         self.routes.push(Outgoing { route, publishes });
@@ -189,6 +190,7 @@ impl Platform {
         let mut modules = self.configured_modules()?;
         check::modules(&modules, &self.feeds)?;
         check::route_names(&self.routes, &modules)?;
+        check::published(&self.routes, &self.feeds)?;
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
         let relay = self.join(self.relay(), &mut modules)?;
         let host = Host::new(Arc::clone(&self.store), &relay);

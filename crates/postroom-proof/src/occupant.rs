@@ -5,10 +5,15 @@ use postroom::{Error, ErrorKind, Inspect, Result, operate};
 use sea_orm::ConnectionTrait as _;
 use sea_orm::sea_query::{Expr, ExprTrait as _, Query};
 
+/// Event types of `bench` begin with this.
+pub const BENCH_TYPES: &str = "postroom.bench.";
+/// Routes of `bench` begin with this.
+pub const BENCH_ROUTES: &str = "bench-";
+
 /// Event types of `verify` and `bench` begin with these.
-const TYPES: [&str; 2] = ["postroom.bench.", "postroom.verify."];
+const TYPES: [&str; 2] = [BENCH_TYPES, "postroom.verify."];
 /// Routes of `verify` and `bench` begin with these.
-const ROUTES: [&str; 2] = ["bench-", "verify-"];
+const ROUTES: [&str; 2] = [BENCH_ROUTES, "verify-"];
 
 /// Refuses a store in which others work. `url` is its address without the password.
 pub async fn refuse(store: &dyn Inspect, url: &str) -> Result<()> {

@@ -289,6 +289,7 @@ impl JobRunner {
             (When::Every(every), _) => every.mul_f64(0.8),
             (When::Daily(at), Ok(0)) => until(at, db_clock::read_now(&tx).await?),
             (When::Daily(_), Err(_)) => LOOK,
+            (When::ScheduleDue, Err(_)) => NEXT_STEP,
             (When::Daily(_) | When::ScheduleDue | When::Signalled, _) => Duration::ZERO,
         };
         let mut update = Query::update();

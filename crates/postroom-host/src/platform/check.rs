@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postroom::{Error, Result};
 
-use super::feed::Feed;
+use super::feed::{Feed, UNNAMED};
 use super::process::OWN;
 use super::{Outgoing, Platform};
 use crate::module::Module;
@@ -78,6 +78,25 @@ fn brokers(feeds: &[(String, Feed)]) -> Result<()> {
                 "the modules {module:?} and {other:?} are fed by two brokers that are both named {:?}; give each a name with \
                  Feed::new",
                 feed.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A route that publishes to a named broker beside a feed without a name: they may be the same broker, and everything would be
+/// published twice.
+pub(super) fn published(routes: &[Outgoing], feeds: &[(String, Feed)]) -> Result<()> {
+    let Some((module, _)) = feeds.iter().find(|(_, feed)| feed.name == UNNAMED) else {
+        return Ok(());
+    };
+    let is_unknown = |broker: &str| feeds.iter().all(|(_, feed)| feed.name != broker);
+    for Outgoing { route, publishes } in routes {
+        if let Some((broker, _)) = publishes.as_ref().filter(|(broker, _)| is_unknown(broker)) {
+            return Err(Error::invalid(format!(
+                "the route {:?} publishes to the broker {broker:?}, and the broker of the module {module:?} has no name; give it one \
+                 with Feed::new",
+                route.name
             )));
         }
     }

@@ -11,7 +11,7 @@ use super::topics::Topics;
 use crate::module::Module;
 
 /// The name of a broker that was given none.
-const UNNAMED: &str = "broker";
+pub(super) const UNNAMED: &str = "broker";
 
 /// Opens where a route of this name publishes to topics of this template.
 type Publish = Arc<dyn Fn(&str, Topic) -> Result<Arc<dyn Destination>, BoxError> + Send + Sync>;

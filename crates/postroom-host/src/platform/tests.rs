@@ -201,6 +201,11 @@ async fn a_mistake_names_the_module_the_route_or_the_setting() {
         alike.feed("bank", broker()),
         "two brokers that are both named \"broker\"",
     );
+    let unnamed = new(&fresh).module(shop()).feed("shop", broker());
+    check(
+        unnamed.publish(nowhere("orders", "shop.**"), "kafka", Topic::default()),
+        "the route \"orders\" publishes to the broker \"kafka\", and the broker of the module \"shop\" has no name",
+    );
     let other = Module::new("other").route(nowhere("sales", "**"));
     check(
         new(&fresh).modules([shop(), other]),

@@ -68,6 +68,39 @@ pub async fn what_is_due_is_released_soon_after_a_crash(fresh: Fresh) {
     office.stop().await;
 }
 
+/// A row that a plain statement has spoiled stays on the schedule, and the job says why. All others are released. (SQLite refuses
+/// such a row at once.)
+pub async fn a_scheduled_event_that_the_outbox_refuses_holds_up_no_other(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let tx = table::begin(office.fresh.db()).await.expect("begin");
+    for (note, ago) in [("spoiled", 3), ("also spoiled", 2), ("first", 2), ("second", 1)] {
+        let due = clock::now() - Duration::from_secs(ago);
+        postroom::emit_at(&tx, &noted("a", note), due).await.expect("schedule");
+    }
+    tx.commit().await.expect("commit");
+    let db = office.fresh.db();
+    let (spoil, payload) = match db.get_database_backend() {
+        DbBackend::Postgres => ("aggregate_id = repeat('x', 300)", "payload::text"),
+        _ => ("event_id = replace(event_id, '-', '_')", "payload"),
+    };
+    let prefix = office.prefix();
+    let spoil = format!("update {prefix}outbox_scheduled set {spoil} where {payload} like '%spoiled%'");
+    let spoiled = db.execute_unprepared(&spoil).await;
+    if db.get_database_backend() == DbBackend::Sqlite {
+        assert!(spoiled.is_err(), "a check of the schedule refuses it");
+        return;
+    }
+    assert_eq!(spoiled.expect("spoil two rows").rows_affected(), 2);
+    office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));
+    office.expect("s", &["first", "second"]).await;
+    let failed = "select count(*) from postroom.outbox_job where name = 'schedule' and last_error is not null";
+    office
+        .until("the job says why", async || office.number(failed).await == 1)
+        .await;
+    office.stop().await;
+    assert_eq!(office.number("select count(*) from postroom.outbox_scheduled").await, 2);
+}
+
 /// A transaction that no insert into the outbox gets past.
 async fn lock_out_emitters(office: &Office) -> DatabaseTransaction {
     let db = office.fresh.writers(1).await;
