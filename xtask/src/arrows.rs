@@ -5,13 +5,14 @@ use crate::workspace::Crate;
 /// Whether a crate may depend on another, by kind of crate. A crate that is not listed may depend on `postroom` only.
 fn may_know(crate_name: &str, other: &str) -> bool {
     let is_store = matches!(other, "postroom-postgres" | "postroom-mysql" | "postroom-sqlite");
+    let is_broker = matches!(other, "postroom-kafka" | "postroom-rabbitmq" | "postroom-redis");
     match crate_name {
         "postroom" | "xtask" => false,
         // The binary wires everything together, and ships no test tools.
         "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
-        // A bench measures each store through its driver, and brokers through their own clients. It refuses the same stores as
-        // the proof, and divides a topic of Redis as the adapter does.
-        "postroom-bench" => matches!(other, "postroom" | "postroom-proof" | "postroom-redis") || is_store,
+        // A bench measures each store through its driver, and each broker through its adapter and its own client. It refuses
+        // the same stores as the proof.
+        "postroom-bench" => matches!(other, "postroom" | "postroom-proof") || is_store || is_broker,
         // The suites run on every store, run modules on a stage, and create topics for them if asked.
         "postroom-testkit" => {
             matches!(

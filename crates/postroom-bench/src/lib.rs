@@ -16,6 +16,7 @@ mod running;
 mod site;
 mod stage;
 mod tally;
+mod trial_broker;
 mod writers;
 
 use std::sync::Arc;
@@ -28,12 +29,11 @@ pub use crate::emit::EmitBench;
 pub use crate::figure::{Figure, Outcome, Setting};
 pub use crate::idle::IdleBench;
 pub use crate::native::Native;
-pub use crate::plain::Plain;
 pub use crate::receiver::{Receiver, Target};
 pub use crate::relay::RelayBench;
 use crate::site::Site;
 pub use crate::site::{Place, Tell};
-pub use crate::stage::TargetBroker;
+pub use crate::trial_broker::TrialBroker;
 
 /// A measurement.
 #[derive(Debug)]
@@ -53,11 +53,14 @@ impl Bench {
     pub async fn run(self, place: Place, stop: impl Future<Output = ()>) -> Result<Option<Outcome>> {
         let mut site = Site::open(place).await?;
         if let Self::Relay(RelayBench {
-            to: Target::Broker(target),
+            to: Target::Broker {
+                broker,
+                is_transactional,
+            },
             ..
         }) = &self
         {
-            site = site.with_stage(&**target).await?;
+            site = site.with_stage(broker, *is_transactional).await?;
         }
         let site = Arc::new(site);
         let measured = tokio::select! {

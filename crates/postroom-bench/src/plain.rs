@@ -17,7 +17,7 @@ const MESSAGES: usize = 1_000;
 
 /// The client library of a broker, without Postroom, for one topic.
 #[derive(Debug)]
-pub struct Plain(Client);
+pub(super) struct Plain(Client);
 
 #[derive(Debug)]
 enum Client {
@@ -38,17 +38,17 @@ struct Message {
 
 impl Plain {
     /// librdkafka, with an address such as `kafka://host:9092`. Connects when it is used.
-    pub fn kafka(url: &str, topic: &str) -> Self {
+    pub(super) fn kafka(url: &str, topic: &str) -> Self {
         Self(Client::Kafka(kafka::Client::new(url, topic)))
     }
 
     /// Connects lapin, with an address such as `amqp://user@host/%2f`.
-    pub async fn rabbitmq(url: &str, topic: &str) -> Result<Self> {
+    pub(super) async fn rabbitmq(url: &str, topic: &str) -> Result<Self> {
         Ok(Self(Client::RabbitMq(rabbitmq::Client::connect(url, topic).await?)))
     }
 
     /// Connects the redis crate, with an address such as `redis://host`.
-    pub async fn redis(url: &str, topic: &str) -> Result<Self> {
+    pub(super) async fn redis(url: &str, topic: &str) -> Result<Self> {
         Ok(Self(Client::Redis(redis::Client::connect(url, topic).await?)))
     }
 
@@ -76,7 +76,7 @@ impl Plain {
     }
 
     /// Removes the topic and all it holds.
-    pub async fn remove(&self) -> Result<()> {
+    pub(super) async fn remove(&self) -> Result<()> {
         match &self.0 {
             Client::Kafka(client) => client.remove().await,
             Client::RabbitMq(client) => client.remove().await,

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, Receipt, Route, Start, Subscriber,
-    To, Tx,
+    Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, NullDestination, Receipt, Route,
+    Start, Subscriber, To, Tx,
 };
 use sea_orm::{ConnectionTrait as _, Statement};
+use uuid::Uuid;
 
 use crate::native::{Native, Sql, sql};
 use crate::paid::Paid;
-use crate::stage::TargetBroker;
 use crate::tally::Tally;
+use crate::trial_broker::TrialBroker;
 
 /// The route, and the subscriber's group.
 pub(super) const ROUTE: &str = "bench-relay";
@@ -25,7 +26,12 @@ pub enum Target {
     /// A receiver in this process.
     Here(Receiver),
     /// A topic of a broker, made and removed by the bench.
-    Broker(Arc<dyn TargetBroker>),
+    Broker {
+        /// The broker.
+        broker: TrialBroker,
+        /// In transactions, one per page; Kafka only.
+        is_transactional: bool,
+    },
 }
 
 /// A receiver in this process.
@@ -53,7 +59,13 @@ impl Receiver {
             .into_route(),
             Self::Null => Route {
                 filter: Filter::any_of([Paid::TYPE]),
-                ..Route::new(ROUTE, To::Destination(Arc::new(Null { tally })))
+                ..Route::new(
+                    ROUTE,
+                    To::Destination(Arc::new(Confirmed {
+                        to: Arc::new(NullDestination),
+                        tally,
+                    })),
+                )
             },
         };
         Route {
@@ -81,16 +93,21 @@ impl Handler for Effect {
     }
 }
 
-/// Accepts everything.
+/// A destination whose deliveries are counted when they are confirmed.
 #[derive(Debug)]
-struct Null {
-    tally: Arc<Tally>,
+pub(super) struct Confirmed {
+    pub(super) to: Arc<dyn Destination>,
+    pub(super) tally: Arc<Tally>,
 }
 
 #[async_trait]
-impl Destination for Null {
+impl Destination for Confirmed {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        self.tally.arrive(batch.entries.iter().map(|entry| entry.event.id));
-        vec![Receipt::Delivered; batch.entries.len()]
+        let receipts = self.to.deliver(batch).await;
+        let answered = batch.entries.iter().zip(&receipts);
+        let delivered = answered.filter(|(_, receipt)| **receipt == Receipt::Delivered);
+        let ids: Vec<Uuid> = delivered.map(|(entry, _)| entry.event.id).collect();
+        self.tally.arrive(ids.into_iter());
+        receipts
     }
 }

@@ -55,7 +55,7 @@ impl RelayBench {
     pub(super) async fn outcome(&self, site: &Site) -> Result<Outcome> {
         match &self.to {
             Target::Here(receiver) => self.run(site, *receiver).await?.outcome(),
-            Target::Broker(_) => {
+            Target::Broker { .. } => {
                 let stage = site.stage.as_ref().context("no topic was made")?;
                 publish::run(self, site, stage).await?.outcome()
             }

@@ -11,7 +11,8 @@ use sea_orm::sea_query::{Alias, Expr, ExprTrait as _, IntoTableRef as _, Query, 
 use sea_orm::{ConnectionTrait as _, QueryResult};
 
 use crate::native::{Native, Sql, sql};
-use crate::stage::{Stage, TargetBroker};
+use crate::stage::Stage;
+use crate::trial_broker::TrialBroker;
 
 pub(super) use postroom_proof::occupant::{BENCH_ROUTES as ROUTES, BENCH_TYPES as TYPES};
 
@@ -73,8 +74,8 @@ impl Site {
     }
 
     /// With a topic on a broker.
-    pub(super) async fn with_stage(mut self, target: &dyn TargetBroker) -> Result<Self> {
-        match Stage::open(target).await {
+    pub(super) async fn with_stage(mut self, broker: &TrialBroker, is_transactional: bool) -> Result<Self> {
+        match Stage::open(broker, is_transactional).await {
             Ok(stage) => self.stage = Some(stage),
             Err(error) => {
                 self.close().await?;

@@ -1,33 +1,19 @@
 //! Where a bench publishes to: a topic of its own on a broker, removed in the end.
 
-use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use async_trait::async_trait;
-use postroom::{BATCH_MAX, Batch, Broker, Destination, DomainEvent as _, Filter, Mode, Receipt, Route, Start, To};
+use postroom::{BATCH_MAX, Broker, DomainEvent as _, Filter, Mode, Route, Start, To};
 use uuid::Uuid;
 
 use crate::paid::Paid;
 use crate::plain::Plain;
-use crate::receiver::ROUTE;
+use crate::receiver::{Confirmed, ROUTE};
 use crate::tally::Tally;
+use crate::trial_broker::TrialBroker;
 
 /// Every topic of a bench begins so.
 const TOPICS: &str = "postroom-bench-";
-
-/// The broker that a bench publishes to. The program implements it: it knows addresses and configuration.
-#[async_trait]
-pub trait TargetBroker: fmt::Debug + Send + Sync {
-    /// Opens the broker for a relay that publishes to this topic.
-    fn open(&self, topic: &str) -> Result<Arc<dyn Broker>>;
-
-    /// Creates the topic, on a broker that does not create topics when they are used.
-    async fn create_topic(&self, topic: &str) -> Result<()>;
-
-    /// Opens the broker's own client for the topic.
-    async fn client(&self, topic: &str) -> Result<Plain>;
-}
 
 /// A topic, the broker that the relay uses and the client that does without one.
 #[derive(Debug)]
@@ -39,14 +25,17 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Makes the topic, with a group that keeps what is published where a broker keeps nothing by itself.
-    pub(super) async fn open(target: &dyn TargetBroker) -> Result<Self> {
+    pub(super) async fn open(broker: &TrialBroker, is_transactional: bool) -> Result<Self> {
         let topic = format!("{TOPICS}{}", Uuid::now_v7());
         let stage = Self {
-            broker: target.open(&topic)?,
-            plain: target.client(&topic).await?,
+            broker: match is_transactional {
+                true => broker.transactional(&topic)?,
+                false => broker.adapter(),
+            },
+            plain: broker.client(&topic).await?,
             topic,
         };
-        match stage.make(target).await {
+        match stage.make(broker).await {
             Ok(()) => Ok(stage),
             Err(error) => {
                 stage.remove().await?;
@@ -55,8 +44,8 @@ impl Stage {
         }
     }
 
-    async fn make(&self, target: &dyn TargetBroker) -> Result<()> {
-        target.create_topic(&self.topic).await?;
+    async fn make(&self, broker: &TrialBroker) -> Result<()> {
+        broker.create_topic(&self.topic).await?;
         if self.plain.needs_group() {
             let joining = self
                 .broker
@@ -93,24 +82,5 @@ impl Stage {
     pub(super) async fn remove(&self) -> Result<()> {
         let removed = self.plain.remove().await;
         removed.with_context(|| format!("remove the topic {}", self.topic))
-    }
-}
-
-/// A destination whose receipts are counted when they come.
-#[derive(Debug)]
-struct Confirmed {
-    to: Arc<dyn Destination>,
-    tally: Arc<Tally>,
-}
-
-#[async_trait]
-impl Destination for Confirmed {
-    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let receipts = self.to.deliver(batch).await;
-        let answered = batch.entries.iter().zip(&receipts);
-        let delivered = answered.filter(|(_, receipt)| **receipt == Receipt::Delivered);
-        let ids: Vec<Uuid> = delivered.map(|(entry, _)| entry.event.id).collect();
-        self.tally.arrive(ids.into_iter());
-        receipts
     }
 }

@@ -1,6 +1,7 @@
 //! The port to where entries go: a broker, a sink over HTTP, memory.
 
 pub(crate) mod leased;
+pub(crate) mod local;
 
 use std::fmt;
 

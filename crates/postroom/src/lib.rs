@@ -20,6 +20,7 @@ pub use broker::namespaced::Namespaced;
 pub use broker::tls::{Identity, Tls};
 pub use broker::{Broker, Letter, Mark, Message, Origin, Risk, Subscription};
 pub use destination::leased::{is_leased, while_leased};
+pub use destination::local::{LogDestination, NullDestination};
 pub use destination::{Batch, Destination, Receipt};
 pub use emit::ingest::ingest;
 pub use emit::nudge;

@@ -1,13 +1,14 @@
 //! The brokers that are configured, each opened once for all that use it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use postroom::{Broker, Destination, Mode, Namespaced, Topic};
-use postroom_kafka::{Kafka, TopicSpec};
+use postroom_bench::TrialBroker;
+use postroom_kafka::Kafka;
 
 use crate::config;
 
@@ -118,59 +119,13 @@ pub(crate) struct BrokerAddress {
 }
 
 impl BrokerAddress {
-    pub(crate) fn open(&self) -> Result<Arc<dyn Broker>> {
-        Ok(Arc::clone(Brokers::open(&self.config())?.get(self.kind)?))
-    }
-
-    /// A configuration that has this broker alone.
-    fn config(&self) -> config::Brokers {
-        let mut brokers = config::Brokers::default();
-        let url = match self.kind {
-            BrokerKind::Kafka => &mut brokers.kafka.url,
-            BrokerKind::RabbitMq => &mut brokers.rabbitmq.url,
-            BrokerKind::Redis => &mut brokers.redis.url,
-        };
-        *url = Some(self.url.clone());
-        brokers
-    }
-
-    /// For one route that publishes in transactions under this id.
-    pub(crate) fn open_transactional(&self, id: &str) -> Result<Arc<dyn Broker>> {
-        ensure!(
-            self.kind == BrokerKind::Kafka,
-            "{} has no transactions; Kafka has",
-            self.kind
-        );
-        let kafka = Kafka::new(&postroom_kafka::Options::new(self.secret()))?;
-        Ok(Arc::new(kafka.transactional(id)))
-    }
-
-    pub(crate) fn kind(&self) -> BrokerKind {
-        self.kind
-    }
-
-    /// Makes a topic of three partitions, on a broker that has such.
-    pub(crate) async fn create_topic(&self, name: &str) -> Result<()> {
-        if let Some(kafka) = self.config().kafka.open()? {
-            let spec = TopicSpec {
-                name: name.to_owned(),
-                partitions: 3,
-                replication: 1,
-                config: BTreeMap::new(),
-            };
-            kafka.apply(&[spec]).await?;
+    /// Gets the broker ready for a trial; connections are made when they are needed.
+    pub(crate) fn open(&self) -> Result<TrialBroker> {
+        match self.kind {
+            BrokerKind::Kafka => TrialBroker::kafka(self.secret()),
+            BrokerKind::RabbitMq => TrialBroker::rabbitmq(self.secret()),
+            BrokerKind::Redis => TrialBroker::redis(self.secret()),
         }
-        Ok(())
-    }
-
-    /// Removes groups from a topic, on a broker that keeps something for each of them.
-    pub(crate) async fn forget_groups(&self, groups: &[String], topic: &str) -> Result<()> {
-        if let Some(rabbitmq) = self.config().rabbitmq.open()? {
-            for group in groups {
-                rabbitmq.forget(group, &[topic.to_owned()]).await?;
-            }
-        }
-        Ok(())
     }
 
     /// With its password.

@@ -7,7 +7,6 @@ mod broker;
 mod command;
 mod config;
 mod daemon;
-mod destination;
 mod listing;
 mod log;
 mod module;

@@ -108,7 +108,7 @@ impl Bench {
             is_forced: self.force,
             tell: progress,
         };
-        match (self.what.measurement().run(place, signals.next()).await?, self.json) {
+        match (self.what.measurement()?.run(place, signals.next()).await?, self.json) {
             (None, _) => bail!("stopped; what the bench had made is removed"),
             (Some(outcome), true) => print_json(&outcome.document(&on)?),
             (Some(outcome), false) => print(page(&outcome, &on)),
@@ -136,8 +136,8 @@ impl What {
         }
     }
 
-    fn measurement(self) -> Measurement {
-        match self {
+    fn measurement(self) -> Result<Measurement> {
+        Ok(match self {
             Self::Relay {
                 to,
                 transactional,
@@ -145,7 +145,7 @@ impl What {
                 rate,
                 seconds,
             } => Measurement::Relay(RelayBench {
-                to: to.open(transactional),
+                to: to.open(transactional)?,
                 events,
                 rate,
                 seconds,
@@ -153,7 +153,7 @@ impl What {
             Self::Emit { connections, seconds } => Measurement::Emit(EmitBench { connections, seconds }),
             Self::Backlog { small, large } => Measurement::Backlog(BacklogBench { small, large }),
             Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
-        }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The store of `bench` and `verify`: their own unless one is named. Also their progress, and the broker's own client.
+//! The store of `bench` and `verify`: their own unless one is named. Also their progress.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use postroom::{Inspect, migration};
-use postroom_bench::Plain;
 use tempfile::TempDir;
 
-use crate::broker::{BrokerAddress, BrokerKind};
 use crate::store::{PLATFORM, StoreUrl};
 
 /// The store of a trial.
@@ -43,17 +41,6 @@ pub(super) async fn migrate(store: &Arc<dyn Inspect>) -> Result<()> {
     let migrated = migration::up(store.db(), PLATFORM, store.migrations()).await;
     migrated.context("make the tables")?;
     Ok(())
-}
-
-/// The broker's own client for a topic.
-pub(super) async fn client(address: &BrokerAddress, topic: &str) -> Result<Plain> {
-    let url = address.secret();
-    let connected = match address.kind() {
-        BrokerKind::Kafka => Ok(Plain::kafka(url, topic)),
-        BrokerKind::RabbitMq => Plain::rabbitmq(url, topic).await,
-        BrokerKind::Redis => Plain::redis(url, topic).await,
-    };
-    connected.with_context(|| format!("connect to {address}"))
 }
 
 /// Tells a person who watches how far it is; an empty text clears the line.

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::BrokerAddress;
-use crate::command::trial::{Ground, client, migrate, progress};
+use crate::command::trial::{Ground, migrate, progress};
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::signal::Signals;
@@ -137,6 +137,7 @@ impl Verify {
     /// The run with this prefix. Its relays keep their journals in `folder`.
     fn plan(&self, prefix: &str, folder: Option<&Path>) -> Result<Trial> {
         let through = self.through.as_ref().map(BrokerAddress::open).transpose()?;
+        let through = through.map(|broker| broker.adapter());
         let workload = |keys| Workload {
             prefix: prefix.to_owned(),
             writers: self.writers,
@@ -183,7 +184,7 @@ impl Verify {
         let (topic, groups) = (trial.topic(), trial.groups());
         let group = groups.first().map_or("", String::as_str);
         let says = || format!("the broker {address} could not be reached, so nothing is proved");
-        address.create_topic(&topic).await.with_context(says)?;
+        address.open()?.create_topic(&topic).await.with_context(says)?;
         match broker.waiting(group, &[topic]).await {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(says),
             _ => Ok(()),
@@ -194,13 +195,7 @@ impl Verify {
     async fn remove_topic(&self, trial: &Trial) {
         let Some(address) = &self.through else { return };
         let topic = trial.topic();
-        let removing = async {
-            address.forget_groups(&trial.groups(), &topic).await?;
-            for topic in [&topic, &format!("{topic}.DLT")] {
-                client(address, topic).await?.remove().await?;
-            }
-            anyhow::Ok(())
-        };
+        let removing = async { address.open()?.remove_topic(&topic, &trial.groups()).await };
         if let Err(error) = removing.await {
             tracing::warn!("{topic} is left on {address}; remove it: {error:#}");
         }

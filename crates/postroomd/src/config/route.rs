@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result as Outcome;
-use postroom::{BATCH, BATCH_MAX, Dead, Delays, Filter, Mode, Ordering, Retry, Start, To, Topic};
+use postroom::{
+    BATCH, BATCH_MAX, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, Retry, Start, To, Topic,
+};
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
 
 use super::section::Section;
 use super::value;
 use crate::broker::{BrokerKind, Brokers};
-use crate::destination::{Log, Null};
 
 /// A route as it is configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,8 +103,8 @@ impl Route {
     /// The route as a relay takes it.
     pub(crate) fn build(&self, brokers: &Brokers) -> Outcome<postroom::Route> {
         let destination: Arc<dyn postroom::Destination> = match &self.to {
-            Destination::Null => Arc::new(Null),
-            Destination::Log => Arc::new(Log::new(&self.name)),
+            Destination::Null => Arc::new(NullDestination),
+            Destination::Log => Arc::new(LogDestination::new(&self.name)),
             Destination::Broker(kind) => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode)?,
             Destination::Http(hook) => Arc::new(hook.open(self.mode)?),
         };

@@ -2,15 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use anyhow::Result;
-use async_trait::async_trait;
-use postroom::Broker;
-use postroom_bench::{Plain, Receiver, Target as Measured, TargetBroker};
+use postroom_bench::{Receiver, Target as Measured};
 
 use crate::broker::BrokerAddress;
-use crate::command::trial::client;
 
 /// `subscriber`, `null` or the address of a broker.
 #[derive(Clone, Debug)]
@@ -21,14 +17,14 @@ pub(super) enum Target {
 
 impl Target {
     /// The same for the measurement.
-    pub(super) fn open(self, is_transactional: bool) -> Measured {
-        match self {
+    pub(super) fn open(self, is_transactional: bool) -> Result<Measured> {
+        Ok(match self {
             Self::Here(receiver) => Measured::Here(receiver),
-            Self::Broker(address) => Measured::Broker(Arc::new(Addressed {
-                address,
+            Self::Broker(address) => Measured::Broker {
+                broker: address.open()?,
                 is_transactional,
-            })),
-        }
+            },
+        })
     }
 }
 
@@ -60,30 +56,5 @@ impl fmt::Display for Target {
             Self::Here(Receiver::Null) => f.write_str("null"),
             Self::Broker(address) => address.fmt(f),
         }
-    }
-}
-
-/// The broker at an address.
-#[derive(Debug)]
-struct Addressed {
-    address: BrokerAddress,
-    is_transactional: bool,
-}
-
-#[async_trait]
-impl TargetBroker for Addressed {
-    fn open(&self, topic: &str) -> Result<Arc<dyn Broker>> {
-        match self.is_transactional {
-            true => self.address.open_transactional(topic),
-            false => self.address.open(),
-        }
-    }
-
-    async fn create_topic(&self, topic: &str) -> Result<()> {
-        self.address.create_topic(topic).await
-    }
-
-    async fn client(&self, topic: &str) -> Result<Plain> {
-        client(&self.address, topic).await
     }
 }

@@ -1,35 +1,35 @@
-//! Destinations that need no other system: one that takes everything, one that writes a log line.
+//! Destinations that need no other system: one accepts everything, one writes a log line.
 
 use async_trait::async_trait;
-use postroom::{Batch, Destination, Receipt};
 
-/// Takes everything.
-#[derive(Debug)]
-pub(crate) struct Null;
+use super::{Batch, Destination, Receipt};
+
+/// Accepts every entry and does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullDestination;
 
 #[async_trait]
-impl Destination for Null {
+impl Destination for NullDestination {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         vec![Receipt::Delivered; batch.entries.len()]
     }
 }
 
 /// Writes a log line per entry: its ids, never its payload.
-#[derive(Debug)]
-pub(crate) struct Log {
+#[derive(Clone, Debug)]
+pub struct LogDestination {
     route: String,
 }
 
-impl Log {
-    pub(crate) fn new(route: &str) -> Self {
-        Self {
-            route: route.to_owned(),
-        }
+impl LogDestination {
+    /// The log lines name this route.
+    pub fn new(route: impl Into<String>) -> Self {
+        Self { route: route.into() }
     }
 }
 
 #[async_trait]
-impl Destination for Log {
+impl Destination for LogDestination {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         for entry in batch.entries {
             let event = &entry.event;
