@@ -15,6 +15,17 @@ use crate::read::read_entry;
 const LIST_PAUSE: Duration = Duration::from_millis(110);
 
 impl Mysql {
+    pub(crate) async fn read_version(&self) -> Result<String> {
+        let version: String = sqlx::query_scalar(include_str!("../sql/version.sql"))
+            .fetch_one(&self.reader)
+            .await
+            .map_err(|source| db("read the version of the database", source))?;
+        match version.contains("MariaDB") {
+            true => Ok(version), // it names itself
+            false => Ok(format!("MySQL {version}")),
+        }
+    }
+
     pub(crate) async fn count_behind(&self, after: Position) -> Result<u64> {
         let (numbered, waiting): (i64, i64) = sqlx::query_as(include_str!("../sql/backlog.sql"))
             .bind(after.id)

@@ -10,6 +10,7 @@ mod pulse;
 mod read;
 mod schedule;
 mod sequence;
+mod setting;
 mod step;
 
 use std::str::FromStr as _;
@@ -17,7 +18,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use postroom::{
-    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, with_timeout,
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, SettingCheck,
+    with_timeout,
 };
 use sea_orm::{DatabaseConnection, SqlxMySqlConnector};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
@@ -132,6 +134,14 @@ impl Outbox for Mysql {
 
 #[async_trait]
 impl Inspect for Mysql {
+    async fn version(&self) -> Result<String> {
+        with_timeout(self.read_version()).await
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        setting::SETTINGS
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         with_timeout(self.count_behind(after)).await
     }

@@ -9,6 +9,16 @@ const BACKLOG: &str = include_str!("../sql/backlog.sql");
 const NOT_YET_READABLE: &str = include_str!("../sql/not_yet_readable.sql");
 const HIDDEN: &str = include_str!("../sql/hidden.sql");
 const OPEN_TRANSACTIONS: &str = include_str!("../sql/open_transactions.sql");
+const VERSION: &str = include_str!("../sql/version.sql");
+
+pub(crate) async fn version(store: &Postgres) -> Result<String> {
+    let mut connection = store.reader().await?;
+    let version: String = sqlx::query_scalar(VERSION)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|source| driver("read the version of the database", source))?;
+    Ok(format!("PostgreSQL {version}"))
+}
 
 pub(crate) async fn backlog(store: &Postgres, after: Position) -> Result<u64> {
     let mut connection = store.reader().await?;

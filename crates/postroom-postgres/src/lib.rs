@@ -10,12 +10,14 @@ mod pulse;
 mod read;
 mod rebase;
 mod schedule;
+mod setting;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use postroom::{
-    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, with_timeout,
+    Entry, Hidden, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, SettingCheck,
+    with_timeout,
 };
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::pool::PoolConnection;
@@ -140,6 +142,14 @@ impl Outbox for Postgres {
 
 #[async_trait]
 impl Inspect for Postgres {
+    async fn version(&self) -> Result<String> {
+        with_timeout(inspect::version(self)).await
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        setting::SETTINGS
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         with_timeout(inspect::backlog(self, after)).await
     }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use postroom::table::{Table, named};
 use postroom::{
     Entry, Error, ErrorKind, Event, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result,
+    SettingCheck,
 };
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult, Statement, Value};
@@ -156,6 +157,14 @@ impl Outbox for Twin {
 
 #[async_trait]
 impl Inspect for Twin {
+    async fn version(&self) -> Result<String> {
+        self.store().version().await
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        self.store().settings()
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         self.store().backlog(after).await
     }

@@ -9,9 +9,10 @@ mod prune;
 mod pulse;
 mod read;
 mod schedule;
+mod setting;
 
 use async_trait::async_trait;
-use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, SettingCheck};
 use sea_orm::{DatabaseConnection, SqlxSqliteConnector};
 use sqlx::{SqlitePool, Transaction};
 
@@ -114,6 +115,14 @@ impl Outbox for Sqlite {
 
 #[async_trait]
 impl Inspect for Sqlite {
+    async fn version(&self) -> Result<String> {
+        inspect::version(&self.readers).await
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        setting::SETTINGS
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         inspect::backlog(&self.readers, after).await
     }

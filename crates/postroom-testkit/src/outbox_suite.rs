@@ -12,6 +12,7 @@ mod page;
 mod pulse;
 mod random;
 mod retention;
+mod setup;
 
 use std::time::Duration;
 
@@ -41,6 +42,9 @@ pub use random::randomized_writers_are_read_exactly;
 pub use retention::{
     an_entry_is_immutable, prune_archives_when_asked, prune_keeps_what_a_cursor_needs, prune_keeps_what_is_young,
     prune_never_blocks_a_writer, prune_removes_no_more_than_its_batch,
+};
+pub use setup::{
+    a_database_on_this_machine_has_no_clock_skew, every_checked_setting_is_answered, the_version_names_the_database,
 };
 
 /// A clause that has not ended by then hangs.
@@ -89,6 +93,9 @@ macro_rules! outbox_suite {
             keys_that_look_alike_stay_apart,
             migrations_can_be_taken_back_and_applied_again,
             randomized_writers_are_read_exactly,
+            the_version_names_the_database,
+            every_checked_setting_is_answered,
+            a_database_on_this_machine_has_no_clock_skew,
         }
     };
     ($fresh:path; $($clause:ident),+ $(,)?) => {

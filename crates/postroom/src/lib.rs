@@ -56,6 +56,7 @@ pub use store::outbox::{
 };
 #[cfg(any(feature = "postgres", feature = "mysql", test))]
 pub use store::reconnect;
+pub use store::setting::{SettingCheck, Wanted};
 pub use store::tx::{Transaction, Tx};
 pub use store::{db_clock, migration, table};
 pub use subscriber::external::{BoxTask, Database, ExternalTask};

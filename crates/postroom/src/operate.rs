@@ -10,7 +10,9 @@ mod failure;
 mod listing;
 mod reason;
 pub mod replay;
+mod setup;
 mod status;
+mod tail;
 mod timeline;
 
 use sea_orm::ConnectionTrait;
@@ -27,7 +29,9 @@ pub use crate::state::outage::Side;
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
 pub use reason::{Reason, ReasonKind, why};
+pub use setup::{SettingReport, broker_risks, clock_skew, settings};
 pub use status::{RouteState, RouteStatus, Status, status};
+pub use tail::Tail;
 pub use timeline::{Delivery, DeliveryState, Scheduled, Timeline, scheduled, timeline};
 
 /// A route, and which events it carries.

@@ -8,6 +8,7 @@ pub mod migration;
 pub(crate) mod outbox;
 #[cfg(any(feature = "postgres", feature = "mysql", test))]
 pub mod reconnect;
+pub(crate) mod setting;
 pub mod table;
 pub(crate) mod task;
 pub(crate) mod tx;

@@ -1,13 +1,21 @@
 //! Which modules this process runs.
 
-use postroom_host::{Misconfigured, Module};
+use postroom::Migration;
+use postroom_host::{Misconfigured, Module, Topics};
 use toml::Table;
 
+use crate::broker::BrokerKind;
 use crate::config::Config;
-use crate::store::StoreUrl;
+use crate::store::{PLATFORM, StoreUrl};
 
 /// A module, by the name of its section in the configuration.
 pub(crate) type BuiltIn = (&'static str, fn() -> Module);
+
+/// The name of an owner of tables, and its migrations.
+pub(crate) type Owner = (&'static str, Vec<Migration>);
+
+/// A group, and the topics that it reads.
+pub(crate) type Group = (String, Vec<String>);
 
 /// Every module that this binary has.
 pub(crate) const BUILT_IN: [BuiltIn; 4] = [
@@ -26,6 +34,22 @@ pub(crate) fn enabled(config: &Config) -> Vec<Module> {
     // Reading a configuration refuses settings that a module cannot use, so none is replaced by its defaults here.
     on.map(|(name, module)| configure(module(), config.modules.own(name)).unwrap_or_else(|_refused| module()))
         .collect()
+}
+
+/// The owners of tables in the store: the platform, and the modules that are on.
+pub(crate) fn owners(config: &Config) -> Vec<Owner> {
+    let modules = enabled(config).into_iter().map(|module| (module.name, module.tables));
+    let platform = (PLATFORM, config.store.url.migrations().to_vec());
+    std::iter::once(platform).chain(modules).collect()
+}
+
+/// The groups of those modules that this broker feeds.
+pub(crate) fn groups(kind: BrokerKind, config: &Config, modules: &[Module]) -> Vec<Group> {
+    let topics = Topics::of(modules);
+    let fed = modules
+        .iter()
+        .filter(|module| config.modules.broker(module.name) == Some(kind));
+    fed.flat_map(|module| topics.groups(module)).collect()
 }
 
 /// The module with the settings of its own section.

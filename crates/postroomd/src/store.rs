@@ -10,7 +10,7 @@ use postroom::{Inspect, Migration, migration};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
-use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
+use sea_orm::DbBackend;
 
 const FOLDER: &str = "postroom-data";
 const FILE: &str = "postroom.db";
@@ -186,31 +186,6 @@ impl Kind {
             Self::Postgres => DbBackend::Postgres,
             Self::Mysql => DbBackend::MySql,
         }
-    }
-
-    /// The name and the version of the database.
-    pub(crate) async fn version(self, store: &dyn Inspect) -> Result<String, String> {
-        let sql = match self {
-            Self::Sqlite => include_str!("../sql/version.sqlite.sql"),
-            Self::Postgres => include_str!("../sql/version.postgres.sql"),
-            Self::Mysql => include_str!("../sql/version.mysql.sql"),
-        };
-        let version = ask(store, sql).await?;
-        match version.contains("MariaDB") {
-            true => Ok(version),
-            false => Ok(format!("{self} {version}")),
-        }
-    }
-}
-
-/// The one text that a statement answers.
-pub(crate) async fn ask(store: &dyn Inspect, sql: &'static str) -> Result<String, String> {
-    let backend = store.db().get_database_backend();
-    let row = store.db().query_one_raw(Statement::from_string(backend, sql)).await;
-    match row {
-        Ok(Some(row)) => row.try_get_by_index(0).map_err(|error| error.to_string()),
-        Ok(None) => Err("the database gave no answer".to_owned()),
-        Err(error) => Err(error.to_string()),
     }
 }
 

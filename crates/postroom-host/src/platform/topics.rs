@@ -38,6 +38,12 @@ impl Topics {
         topics
     }
 
+    /// The groups of a module's subscribers, each with the topics of its events.
+    pub fn groups(&self, module: &Module) -> Vec<(String, Vec<String>)> {
+        let group = |one: &Subscriber| (one.group.clone(), self.matching(&one.filter));
+        module.subscribers.iter().map(group).collect()
+    }
+
     /// The groups of those subscribers that read any of these topics.
     pub(super) fn readers<'a>(
         &self,

@@ -1,4 +1,4 @@
-use postroom::{ErrorKind, Inspect, Outbox, Position};
+use postroom::{ErrorKind, Inspect, Outbox, Position, operate};
 use postroom_postgres::append;
 use sqlx::Executor;
 
@@ -51,4 +51,38 @@ async fn open_transactions_are_named_oldest_first() {
     assert!(open[2].query.contains("the_answer"), "{open:?}");
     assert!(open[0].age_s >= open[1].age_s && open[1].age_s >= open[2].age_s && open[2].age_s >= 0.0);
     db.sql(&format!("rollback prepared '{gid}'")).await;
+}
+
+#[tokio::test]
+async fn a_setting_that_can_cost_commits_gets_advice() {
+    let db = Fresh::new().await;
+    db.sql(&format!("alter database {} set synchronous_commit = off", db.name))
+        .await;
+    let store = db.second().await;
+    let settings = operate::settings(&store).await;
+    let advised: Vec<(&str, &str)> = settings
+        .iter()
+        .filter(|setting| setting.advice.is_some())
+        .map(|setting| (setting.name, setting.value.as_deref().unwrap()))
+        .collect();
+    assert_eq!(advised, [("synchronous_commit", "off")]);
+}
+
+/// The clock of this database is a function of the test, one hour ahead.
+#[tokio::test]
+async fn a_clock_that_is_ahead_has_a_positive_skew() {
+    let db = Fresh::new().await;
+    db.sql(
+        "create schema shifted; create function shifted.clock_timestamp() returns timestamptz language sql as
+         $$ select pg_catalog.clock_timestamp() + interval '1 hour' $$",
+    )
+    .await;
+    db.sql(&format!(
+        "alter database {} set search_path = shifted, pg_catalog",
+        db.name
+    ))
+    .await;
+    let store = db.second().await;
+    let skew = operate::clock_skew(&store).await.unwrap();
+    assert!((3_590..=3_610).contains(&skew.whole_seconds()), "{skew}");
 }

@@ -14,6 +14,7 @@ mod other_languages;
 mod reading;
 mod retention;
 mod schedule;
+mod setting;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use postroom::table::{Table, named};
-use postroom::{Entry, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{
+    Entry, Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, SettingCheck, Wanted,
+};
 use postroom_testkit::{Fresh, fresh, outbox_suite as clause};
 use sea_orm::sea_query::Query;
 use sea_orm::{ConnectionTrait, DatabaseConnection};
@@ -29,6 +31,11 @@ enum Fault {
     DeafPulse,
     PrunesAll,
     PrunesNothing,
+    /// The version is a number without a name.
+    NamesNoDatabase,
+    ChecksNoSetting,
+    /// A setting whose statement has no answer.
+    ReadsNoSetting,
 }
 
 #[derive(Debug)]
@@ -134,6 +141,27 @@ impl Outbox for Faulty {
 
 #[async_trait]
 impl Inspect for Faulty {
+    async fn version(&self) -> Result<String> {
+        match self.fault {
+            Fault::NamesNoDatabase => Ok("3.50".to_owned()),
+            _ => self.store.version().await,
+        }
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        const UNREADABLE: &[SettingCheck] = &[SettingCheck {
+            name: "journal_mode",
+            sql: "select 'wal' where 1 = 0",
+            wanted: Wanted::OneOf(&["wal"]),
+            advice: "set it",
+        }];
+        match self.fault {
+            Fault::ChecksNoSetting => &[],
+            Fault::ReadsNoSetting => UNREADABLE,
+            _ => self.store.settings(),
+        }
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         self.store.backlog(after).await
     }
@@ -177,6 +205,9 @@ caught! {
         prune_keeps_what_a_cursor_needs, prune_keeps_what_is_young, prune_removes_no_more_than_its_batch,
         prune_archives_when_asked;
     lazy_retention_is_caught: PrunesNothing by prune_keeps_what_a_cursor_needs;
+    a_database_without_a_name_is_caught: NamesNoDatabase by the_version_names_the_database;
+    a_store_without_settings_is_caught: ChecksNoSetting by every_checked_setting_is_answered;
+    a_setting_without_an_answer_is_caught: ReadsNoSetting by every_checked_setting_is_answered;
 }
 
 #[tokio::test]

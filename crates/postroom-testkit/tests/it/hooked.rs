@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result};
+use postroom::{Inspect, Migration, OpenTransaction, Outbox, Page, Position, Prune, Pulse, Result, SettingCheck};
 use sea_orm::DatabaseConnection;
 
 type BeforeRead = Box<dyn Fn(Position) -> Result<()> + Send + Sync>;
@@ -65,6 +65,14 @@ impl Outbox for Hooked {
 
 #[async_trait]
 impl Inspect for Hooked {
+    async fn version(&self) -> Result<String> {
+        self.store.version().await
+    }
+
+    fn settings(&self) -> &'static [SettingCheck] {
+        self.store.settings()
+    }
+
     async fn backlog(&self, after: Position) -> Result<u64> {
         self.store.backlog(after).await
     }

@@ -79,6 +79,10 @@ async fn every_look_only_reads(store: &dyn Inspect, there: Furnished) {
     let status = operate::status(store).await.unwrap();
     assert_eq!((status.routes[0].backlog, status.scheduled), (1, 1));
     assert!(!operate::why(store).await.unwrap().is_empty());
+    assert!(!store.version().await.unwrap().is_empty());
+    let settings = operate::settings(store).await;
+    assert!(settings.iter().all(|setting| setting.value.is_ok()), "{settings:?}");
+    operate::clock_skew(store).await.unwrap();
     for (event_id, state) in [
         (there.handled, DeliveryState::Passed),
         (there.dead, DeliveryState::Dead),

@@ -23,6 +23,7 @@ mod relay;
 mod server;
 mod silent;
 mod suite;
+mod tail;
 mod tls;
 mod twin;
 mod unreadable;

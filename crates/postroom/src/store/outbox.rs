@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::error::{Condition, Error, ErrorKind, NextStep, Result};
 use crate::event::entry::{Entry, Position};
 use crate::store::migration::Migration;
+use crate::store::setting::SettingCheck;
 
 /// A store: PostgreSQL, MySQL/MariaDB or SQLite.
 ///
@@ -58,6 +59,13 @@ pub trait Outbox: fmt::Debug + Send + Sync {
 /// Facts about the outbox that only the database knows.
 #[async_trait]
 pub trait Inspect: Outbox {
+    /// The name and the version of the database, for example `PostgreSQL 17.2`.
+    async fn version(&self) -> Result<String>;
+
+    /// The settings of the database that can cost events or stop Postroom. [`operate::settings`](crate::operate::settings) reads
+    /// them.
+    fn settings(&self) -> &'static [SettingCheck];
+
     /// Roughly how many committed entries stand ahead of `after`, also those that no pulse has made readable yet.
     async fn backlog(&self, after: Position) -> Result<u64>;
 

@@ -5,7 +5,7 @@ mod target;
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use postroom_bench::{
     BacklogBench, Bench as Measurement, EmitBench, IdleBench, Native, Outcome, Place, RelayBench, Setting,
@@ -98,8 +98,7 @@ impl Bench {
             None => format!("postroom bench {}", self.what.flags()),
             Some(url) => format!("postroom bench {} --store {url}", self.what.flags()),
         };
-        let version = ground.url.kind().version(&*native.store()).await;
-        let version = version.map_err(|says| anyhow!("read the version of the database: {says}"))?;
+        let version = native.store().version().await?;
         let on = Setting::new(ground.url.to_string(), version, repeat);
         let place = Place {
             native,

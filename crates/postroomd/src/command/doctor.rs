@@ -1,28 +1,27 @@
 //! `postroom doctor`: is everything set up so that nothing can get lost?
 
 mod broker;
-mod setting;
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::operate::{self, RouteStatus, Status};
-use postroom::{Inspect, clock, migration};
+use postroom::operate::{self, RouteStatus, SettingReport, Status};
+use postroom::{Inspect, migration};
 use serde::Serialize;
-use time::OffsetDateTime;
 
 use crate::config::Config;
 use crate::listing::{Cell, Listing};
 use crate::module;
 use crate::output::{Paint, Tone, chain, print, print_json};
-use crate::store::{Kind, PLATFORM, ask};
 use crate::text;
 
 /// Clocks may differ by this much before somebody should look.
 const SKEW_S_MAX: f64 = 1.0;
 /// A transaction that is open longer than this delays its own events, and retention.
 const OPEN_S_MAX: f64 = 60.0;
+/// The next step when the database refuses a simple question.
+const QUERY_DENIED: &str = "check that the user may query the database";
 
 /// Check the store, its tables and settings, the clocks and who works the routes
 #[derive(Debug, Args)]
@@ -122,12 +121,12 @@ async fn examine(config: &Config) -> Vec<Finding> {
         "store",
         format!("{url} answers, connected in {} ms", begun.elapsed().as_millis()),
     ));
-    findings.push(version(url.kind(), store.as_ref()).await);
+    findings.push(version(store.as_ref()).await);
     let tables = tables(config, store.as_ref()).await;
     let has_tables = tables.iter().all(|finding| finding.state == State::Ok);
     findings.extend(tables);
-    findings.push(skew(url.kind(), store.as_ref()).await);
-    findings.extend(setting::examine(url.kind(), store.as_ref()).await);
+    findings.push(skew(store.as_ref()).await);
+    findings.extend(settings(store.as_ref()).await);
     if has_tables {
         findings.push(transactions(store.as_ref()).await);
         findings.extend(routes(store.as_ref()).await);
@@ -135,20 +134,16 @@ async fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-async fn version(kind: Kind, store: &dyn Inspect) -> Finding {
-    match kind.version(store).await {
+async fn version(store: &dyn Inspect) -> Finding {
+    match store.version().await {
         Ok(version) => Finding::ok("version", version),
-        Err(says) => Finding::fail("version", says, "check that the user may query the database"),
+        Err(error) => Finding::fail("version", error.report(), QUERY_DENIED),
     }
 }
 
 async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
-    let modules = module::enabled(config)
-        .into_iter()
-        .map(|module| (module.name, module.tables));
-    let owners = std::iter::once((PLATFORM, store.migrations().to_vec())).chain(modules);
     let mut findings = Vec::new();
-    for (owner, migrations) in owners {
+    for (owner, migrations) in module::owners(config) {
         let what = format!("tables of {owner}");
         findings.push(match migration::pending(store.db(), owner, &migrations).await {
             Ok(pending) if pending.is_empty() => {
@@ -170,36 +165,30 @@ async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
     findings
 }
 
-/// The database's clock against ours, halfway through the question.
-async fn skew(kind: Kind, store: &dyn Inspect) -> Finding {
-    let sql = match kind {
-        Kind::Sqlite => include_str!("../../sql/clock.sqlite.sql"),
-        Kind::Postgres => include_str!("../../sql/clock.postgres.sql"),
-        Kind::Mysql => include_str!("../../sql/clock.mysql.sql"),
+/// The database's clock against ours.
+async fn skew(store: &dyn Inspect) -> Finding {
+    let skew = match operate::clock_skew(store).await {
+        Ok(skew) => skew.as_seconds_f64().abs(),
+        Err(error) => return Finding::fail("clock", error.report(), QUERY_DENIED),
     };
-    let before = clock::now();
-    let answer = ask(store, sql).await;
-    let took = clock::now() - before;
-    let theirs = answer.and_then(|text| text.parse::<f64>().map_err(|error| error.to_string()));
-    match theirs {
-        Err(says) => Finding::fail("clock", says, "check that the user may query the database"),
-        Ok(theirs) => {
-            let ours: time::Duration = before - OffsetDateTime::UNIX_EPOCH + took.unsigned_abs() / 2;
-            let skew = theirs - ours.as_seconds_f64();
-            let says = format!(
-                "the database's clock differs by {:.0} ms from ours",
-                skew.abs() * 1000.0
-            );
-            match skew.abs() > SKEW_S_MAX {
-                true => Finding::warn(
-                    "clock",
-                    says,
-                    "synchronise both with NTP; leases are safe, ages and occurred_at are off",
-                ),
-                false => Finding::ok("clock", says),
-            }
-        }
+    let says = format!("the database's clock differs by {:.0} ms from ours", skew * 1000.0);
+    match skew > SKEW_S_MAX {
+        true => Finding::warn(
+            "clock",
+            says,
+            "synchronise both with NTP; leases are safe, ages and occurred_at are off",
+        ),
+        false => Finding::ok("clock", says),
     }
+}
+
+async fn settings(store: &dyn Inspect) -> Vec<Finding> {
+    let finding = |SettingReport { name, value, advice }| match (value, advice) {
+        (Ok(value), None) => Finding::ok(name, value),
+        (Ok(value), Some(advice)) => Finding::warn(name, value, advice),
+        (Err(error), _) => Finding::warn(name, error.report(), "check that the user may read settings"),
+    };
+    operate::settings(store).await.into_iter().map(finding).collect()
 }
 
 async fn transactions(store: &dyn Inspect) -> Finding {

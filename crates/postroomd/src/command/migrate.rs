@@ -6,7 +6,7 @@ use postroom::{Migration, migration};
 use serde_json::json;
 
 use crate::config::Config;
-use crate::module;
+use crate::module::{self, Owner};
 use crate::output::{print, print_json};
 use crate::store::PLATFORM;
 
@@ -32,12 +32,9 @@ pub(crate) struct Migrate {
     json: bool,
 }
 
-/// The name of an owner of tables, and its migrations.
-type Owner = (&'static str, Vec<Migration>);
-
 impl Migrate {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
-        let owners = owners(config);
+        let owners = module::owners(config);
         if self.print {
             return self.show_sql(config, &owners);
         }
@@ -94,15 +91,6 @@ impl Migrate {
             None => print(format!("{owner} has no tables in {url}")),
         }
     }
-}
-
-fn owners(config: &Config) -> Vec<Owner> {
-    let modules = module::enabled(config)
-        .into_iter()
-        .map(|module| (module.name, module.tables));
-    std::iter::once((PLATFORM, config.store.url.migrations().to_vec()))
-        .chain(modules)
-        .collect()
 }
 
 fn name(owner: &str, migration: &Migration) -> String {

@@ -1,12 +1,11 @@
 //! `postroom tail`: read the outbox like a log file.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use postroom::{Entry, Filter, Inspect, Position};
-use uuid::Uuid;
+use postroom::operate::Tail as Reader;
+use postroom::{Entry, Filter};
 
 use crate::age::with_date;
 use crate::config::Config;
@@ -15,7 +14,6 @@ use crate::output::{Paint, Tone, clean, print, print_json_line};
 /// The longest wait between two looks for news.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 const LOOK_MIN: Duration = Duration::from_millis(20);
-const PAGE: usize = 500;
 
 /// Show the events of the outbox, without delivering them to anybody
 #[derive(Debug, Args)]
@@ -34,7 +32,7 @@ pub(crate) struct Tail {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Place {
     /// The oldest event that is kept
     Beginning,
@@ -46,14 +44,10 @@ impl Tail {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready_to_read().await?;
         let default = if self.follow { Place::Head } else { Place::Beginning };
-        let mut reader = Reader {
-            store: store.as_ref(),
-            position: Position::START,
-            early: HashSet::new(),
+        let mut reader = match self.from.unwrap_or(default) {
+            Place::Beginning => Reader::from_beginning(store.as_ref()),
+            Place::Head => Reader::from_head(store.as_ref()).await?,
         };
-        if self.from.unwrap_or(default) == Place::Head {
-            reader.go_to_head().await?;
-        }
         let mut wait = LOOK_MIN;
         loop {
             let is_new = self.show_all(&mut reader).await?;
@@ -83,48 +77,6 @@ impl Tail {
             }
         }
         Ok(is_new)
-    }
-}
-
-/// Reads the log, and beyond its end what is committed but not in it yet: that waits for a relay, and reading changes nothing.
-struct Reader<'a> {
-    store: &'a dyn Inspect,
-    position: Position,
-    /// Events that were read before they were in the log.
-    early: HashSet<Uuid>,
-}
-
-impl Reader<'_> {
-    /// Passes over everything that is committed now.
-    async fn go_to_head(&mut self) -> Result<()> {
-        self.position = self.store.head().await?;
-        while self.next().await?.is_some() {}
-        Ok(())
-    }
-
-    /// The next entries; none, when there is nothing more for now.
-    async fn next(&mut self) -> Result<Option<Vec<Entry>>> {
-        if let Some(entries) = self.next_of_log().await? {
-            return Ok(Some(entries));
-        }
-        let waiting = self.store.not_yet_readable(self.early.len() + PAGE).await?;
-        // An event that became readable between the two queries is in neither result, so the log is read again.
-        if let Some(entries) = self.next_of_log().await? {
-            return Ok(Some(entries));
-        }
-        let is_new = |entry: &Entry| self.early.insert(entry.event.id);
-        let entries: Vec<Entry> = waiting.into_iter().filter(is_new).collect();
-        Ok((!entries.is_empty()).then_some(entries))
-    }
-
-    async fn next_of_log(&mut self) -> Result<Option<Vec<Entry>>> {
-        let page = self.store.read(self.position, PAGE).await?;
-        if page.next == self.position {
-            return Ok(None);
-        }
-        self.position = page.next;
-        let is_new = |entry: &&Entry| !self.early.remove(&entry.event.id);
-        Ok(Some(page.entries.iter().filter(is_new).cloned().collect()))
     }
 }
 

@@ -64,11 +64,8 @@ fn names(config: &Config, modules: &[Module]) -> BTreeSet<String> {
             names.extend(route.topic.fixed().map(str::to_owned));
         }
     }
-    let fed = modules
-        .iter()
-        .filter(|module| config.modules.broker(module.name) == Some(BrokerKind::Kafka));
-    for subscriber in fed.flat_map(|module| &module.subscribers) {
-        for topic in topics.matching(&subscriber.filter) {
+    for (_, topics) in module::groups(BrokerKind::Kafka, config, modules) {
+        for topic in topics {
             names.insert(format!("{topic}.DLT"));
             names.insert(topic);
         }

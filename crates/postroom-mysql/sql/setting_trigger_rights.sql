@@ -1,4 +1,4 @@
--- Whether `postroom migrate` can make its triggers, the last of which is the archive's.
+-- Whether the migrations can create their triggers. The last of these is that of the archive.
 select case
   when not @@log_bin then 'no binary log'
   when @@log_bin_trust_function_creators then 'on'
