@@ -1,6 +1,6 @@
 //! Rows in columns.
 
-use crate::output::{Paint, Tone, clean, cut};
+use crate::output::{self, Paint, Tone, clean, cut};
 
 /// Two spaces between columns.
 const GAP: &str = "  ";
@@ -72,9 +72,9 @@ impl Listing {
             .collect()
     }
 
-    /// The lines as one text.
-    pub(crate) fn text(&self, width: Option<usize>, paint: Paint) -> String {
-        self.lines(width, paint).join("\n")
+    /// The lines as one text for the terminal, or for a file if there is none.
+    pub(crate) fn text(&self) -> String {
+        self.lines(output::columns(), Paint::detect()).join("\n")
     }
 
     fn widths(&self) -> Vec<usize> {

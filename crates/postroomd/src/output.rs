@@ -63,6 +63,11 @@ pub(crate) fn size() -> Option<(usize, usize)> {
     is_terminal().then_some((columns.into(), rows.into()))
 }
 
+/// Columns of the terminal; `None` when there is none.
+pub(crate) fn columns() -> Option<usize> {
+    size().map(|(columns, _)| columns)
+}
+
 /// Text from somewhere else, safe to show: it cannot move the cursor or break a line.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()

@@ -16,7 +16,7 @@ use postroom_sqlite::Sqlite;
 
 use crate::command::trial::{Ground, migrate, progress};
 use crate::listing::{Cell, Listing};
-use crate::output::{self, Paint, Tone, print, print_json};
+use crate::output::{Tone, print, print_json};
 use crate::signal::Signals;
 use crate::store::{Kind, StoreUrl};
 use target::Target;
@@ -177,10 +177,9 @@ fn page(outcome: &Outcome, on: &Setting) -> String {
         let value = Cell::new(Tone::Strong, &figure.value);
         listing.row([figure.what.as_str().into(), value, Cell::new(Tone::Faint, &figure.note)]);
     }
-    let width = output::size().map(|(columns, _)| columns);
     format!(
         "{}\n\non {} at {}, {} cores, load average before: {}\nagain: {}",
-        listing.text(width, Paint::detect()),
+        listing.text(),
         on.version,
         on.store,
         on.cores,

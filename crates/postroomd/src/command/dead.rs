@@ -10,7 +10,7 @@ use super::actor;
 use crate::age::with_date;
 use crate::config::Config;
 use crate::listing::Listing;
-use crate::output::{self, Paint, Tone, clean, print, print_json};
+use crate::output::{Paint, Tone, clean, print, print_json};
 use crate::text;
 
 /// Look at dead letters and decide on them
@@ -255,7 +255,7 @@ impl List {
                 letter.error.as_str().into(),
             ]);
         }
-        print(listing.text(output::size().map(|(columns, _)| columns), Paint::detect()))?;
+        print(listing.text())?;
         match letters.last().filter(|_| self.has_more(letters)) {
             Some(oldest) => print(format!("there may be more: --before {}", oldest.dead_id)),
             None => Ok(()),

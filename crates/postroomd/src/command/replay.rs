@@ -11,7 +11,7 @@ use super::actor;
 use crate::age::{parse_time, with_date};
 use crate::config::Config;
 use crate::listing::Listing;
-use crate::output::{self, Paint, print, print_json};
+use crate::output::{print, print_json};
 
 /// Deliver old events once more to one route, without touching any other
 #[derive(Debug, Args)]
@@ -183,8 +183,7 @@ impl List {
         for replay in &replays {
             listing.row(row(replay));
         }
-        let width = output::size().map(|(columns, _)| columns);
-        print(listing.text(width, Paint::detect()))
+        print(listing.text())
     }
 }
 

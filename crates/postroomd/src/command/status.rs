@@ -77,7 +77,7 @@ impl Status {
     }
 
     fn page(&self, status: &operate::Status, meter: Option<&mut Meter>) -> Vec<String> {
-        let (width, paint) = (output::size().map(|(columns, _)| columns), Paint::detect());
+        let (width, paint) = (output::columns(), Paint::detect());
         if status.routes.is_empty() {
             return vec!["no routes yet: a relay registers them when it starts (`postroom up`)".to_owned()];
         }

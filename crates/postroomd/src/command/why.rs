@@ -11,7 +11,7 @@ use crate::age::with_date;
 use crate::config::Config;
 use crate::listing::{Cell, Listing};
 use crate::module::BUILT_IN;
-use crate::output::{self, Paint, Tone, clean, print, print_json};
+use crate::output::{Paint, Tone, clean, print, print_json};
 use crate::text;
 
 /// Tell what holds things up and the next safe step, or the way of one event
@@ -161,7 +161,7 @@ fn show_timeline(timeline: &Timeline) -> Result<()> {
     }
     let is_unwanted = |delivery: &&Delivery| delivery.state == DeliveryState::Unwanted;
     let (unwanted, wanted): (Vec<&Delivery>, Vec<&Delivery>) = timeline.deliveries.iter().partition(is_unwanted);
-    show_deliveries(&wanted, paint)?;
+    show_deliveries(&wanted)?;
     match unwanted.len() as u64 {
         0 => Ok(()),
         routes => {
@@ -171,7 +171,7 @@ fn show_timeline(timeline: &Timeline) -> Result<()> {
     }
 }
 
-fn show_deliveries(deliveries: &[&Delivery], paint: Paint) -> Result<()> {
+fn show_deliveries(deliveries: &[&Delivery]) -> Result<()> {
     if deliveries.is_empty() {
         return Ok(());
     }
@@ -189,10 +189,7 @@ fn show_deliveries(deliveries: &[&Delivery], paint: Paint) -> Result<()> {
             delivery.error.as_deref().unwrap_or_default().into(),
         ]);
     }
-    print(format!(
-        "\n{}",
-        listing.text(output::size().map(|(columns, _)| columns), paint)
-    ))
+    print(format!("\n{}", listing.text()))
 }
 
 fn state(state: DeliveryState) -> Cell {

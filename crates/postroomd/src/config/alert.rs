@@ -71,14 +71,10 @@ impl Alerts {
 pub(super) fn read(section: &mut Section<'_>) -> Alerts {
     let default = Alerts::default();
     Alerts {
-        every: section
-            .take("every", value::duration_from(EVERY_MIN))
-            .unwrap_or(default.every),
+        every: section.take_or("every", value::duration_from(EVERY_MIN), default.every),
         slack: section.take("slack", slack),
         pagerduty: section.take("pagerduty", routing_key),
-        pagerduty_url: section
-            .take("pagerduty_url", value::http_url)
-            .unwrap_or(default.pagerduty_url),
+        pagerduty_url: section.take_or("pagerduty_url", value::http_url, default.pagerduty_url),
     }
 }
 

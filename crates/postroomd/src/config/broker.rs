@@ -211,19 +211,14 @@ fn read_kafka(section: &mut Section<'_>) -> KafkaOptions {
     let default = KafkaOptions::default();
     KafkaOptions {
         sasl: section.section_if_any("sasl", read_sasl).flatten(),
-        is_transactional: section
-            .take(
-                "producer",
-                value::one_of(&[("idempotent", false), ("transactional", true)]),
-            )
-            .unwrap_or(default.is_transactional),
-        lost: section.take("lost", value::start).unwrap_or(default.lost),
-        partitions: section
-            .take("partitions", value::number(1..=10_000))
-            .unwrap_or(default.partitions),
-        replication: section
-            .take("replication", value::number(1..=100))
-            .unwrap_or(default.replication),
+        is_transactional: section.take_or(
+            "producer",
+            value::one_of(&[("idempotent", false), ("transactional", true)]),
+            default.is_transactional,
+        ),
+        lost: section.take_or("lost", value::start, default.lost),
+        partitions: section.take_or("partitions", value::number(1..=10_000), default.partitions),
+        replication: section.take_or("replication", value::number(1..=100), default.replication),
     }
 }
 
@@ -250,9 +245,11 @@ fn read_rabbitmq(section: &mut Section<'_>) -> RabbitMqOptions {
         section.wrong("queue", "must be set together with dead_queue");
     }
     RabbitMqOptions {
-        partitions: section
-            .take("partitions", value::number(1..=64))
-            .unwrap_or(RabbitMqOptions::default().partitions),
+        partitions: section.take_or(
+            "partitions",
+            value::number(1..=64),
+            RabbitMqOptions::default().partitions,
+        ),
         names: queue.zip(dead),
     }
 }
@@ -260,20 +257,12 @@ fn read_rabbitmq(section: &mut Section<'_>) -> RabbitMqOptions {
 fn read_redis(section: &mut Section<'_>) -> postroom_redis::Options {
     let default = postroom_redis::Options::default();
     postroom_redis::Options {
-        partitions: section
-            .take("partitions", value::number(1..=1024))
-            .unwrap_or(default.partitions),
-        lease: section
-            .take("lease", value::duration_from(super::LEASE_MIN))
-            .unwrap_or(default.lease),
-        deliveries_max: section
-            .take("deliveries_max", value::limit)
-            .unwrap_or(default.deliveries_max),
-        keep: section.take("keep", value::duration).unwrap_or(default.keep),
+        partitions: section.take_or("partitions", value::number(1..=1024), default.partitions),
+        lease: section.take_or("lease", value::duration_from(super::LEASE_MIN), default.lease),
+        deliveries_max: section.take_or("deliveries_max", value::limit, default.deliveries_max),
+        keep: section.take_or("keep", value::duration, default.keep),
         length_max: section.take("length_max", value::number(1..=1_000_000_000_000)),
-        replicas: section
-            .take("replicas", value::number(0..=100))
-            .unwrap_or(default.replicas),
+        replicas: section.take_or("replicas", value::number(0..=100), default.replicas),
         ..default
     }
 }

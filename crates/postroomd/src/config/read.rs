@@ -37,26 +37,21 @@ fn read_root(root: &mut Section<'_>) -> Config {
             url: section.take("url", value::store_url).unwrap_or_default(),
         }),
         server: root.section("server", |section| Server {
-            listen: section
-                .take("listen", value::address)
-                .unwrap_or(Server::default().listen),
+            listen: section.take_or("listen", value::address, Server::default().listen),
         }),
         log: root.section("log", |section| Log {
-            format: section
-                .take(
-                    "format",
-                    value::one_of(&[("text", Format::Text), ("json", Format::Json)]),
-                )
-                .unwrap_or(Log::default().format),
-            level: section.take("level", value::level).unwrap_or(Log::default().level),
+            format: section.take_or(
+                "format",
+                value::one_of(&[("text", Format::Text), ("json", Format::Json)]),
+                Log::default().format,
+            ),
+            level: section.take_or("level", value::level, Log::default().level),
         }),
         telemetry: root.section("telemetry", |section| Telemetry {
             otlp: section.take("otlp", value::http_url),
         }),
         relay: root.section("relay", |section| Relay {
-            lease: section
-                .take("lease", value::duration_from(LEASE_MIN))
-                .unwrap_or(Relay::default().lease),
+            lease: section.take_or("lease", value::duration_from(LEASE_MIN), Relay::default().lease),
         }),
         retention: root.section("retention", read_retention),
         alerts: root.section("alerts", alert::read),
@@ -141,20 +136,18 @@ fn check_names(root: &mut Section<'_>, config: &Config) {
 
 fn read_retention(section: &mut Section<'_>) -> Retention {
     let default = Retention::default();
-    let outbox = section.take("outbox", value::duration).unwrap_or(default.outbox);
-    let inbox = section
-        .take("inbox", value::duration)
-        .unwrap_or(default.inbox.max(outbox));
+    let outbox = section.take_or("outbox", value::duration, default.outbox);
+    let inbox = section.take_or("inbox", value::duration, default.inbox.max(outbox));
     if section.is_clean() && inbox < outbox {
         let says =
             "must be at least as long as retention.outbox: a replayed event would otherwise have its effect twice";
         section.wrong("inbox", says);
     }
-    let archive = section.take("archive", value::flag).unwrap_or(default.archive);
+    let archive = section.take_or("archive", value::flag, default.archive);
     Retention {
         outbox,
         inbox,
-        dead: section.take("dead", value::duration).unwrap_or(default.dead),
+        dead: section.take_or("dead", value::duration, default.dead),
         archive,
         daily_at: section.take("daily_at", value::time_of_day),
     }

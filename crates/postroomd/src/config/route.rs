@@ -186,8 +186,8 @@ fn read_one(section: &mut Section<'_>) -> Route {
             .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
             .unwrap_or_default(),
         start: section.take("start", value::start).unwrap_or_default(),
-        batch: section.take("batch", batch).unwrap_or(default.batch),
-        shards: section.take("shards", value::number(1..=1024)).unwrap_or(1),
+        batch: section.take_or("batch", batch, default.batch),
+        shards: section.take_or("shards", value::number(1..=1024), 1),
         name,
     }
 }
@@ -197,7 +197,7 @@ fn read_hook(section: &mut Section<'_>) -> Hook {
     let hook = Hook {
         url: section.require("url", value::http_url).unwrap_or_default(),
         secrets: section.take("secrets", secrets).unwrap_or_default(),
-        timeout: section.take("timeout", value::duration).unwrap_or(default.timeout),
+        timeout: section.take_or("timeout", value::duration, default.timeout),
     };
     if section.is_clean()
         && let Err(error) = hook.open(Mode::default())
@@ -235,9 +235,7 @@ fn read_retry(section: &mut Section<'_>) -> Retry {
     }
     Retry {
         delays,
-        attempts_max: section
-            .take("attempts_max", value::limit)
-            .unwrap_or(default.attempts_max),
+        attempts_max: section.take_or("attempts_max", value::limit, default.attempts_max),
         age_max: section.take("age_max", value::duration),
     }
 }

@@ -69,6 +69,16 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The same, or the default.
+    pub(super) fn take_or<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&Value) -> Result<T, String>,
+        default: T,
+    ) -> T {
+        self.take(key, parse).unwrap_or(default)
+    }
+
     /// A key's value, raw.
     pub(super) fn take_value(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
