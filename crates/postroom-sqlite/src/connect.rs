@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection, SqliteConnection, SqlitePool};
 
 use crate::error;
+use crate::permission;
 
 /// How long a writer waits for the write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,6 +28,7 @@ const READER_CACHE_KIB: &str = "-2048";
 pub(crate) async fn pools(path_or_url: &str) -> Result<(SqlitePool, SqlitePool)> {
     let (file, synchronous) = parse(path_or_url)?;
     create_folder(&file)?;
+    permission::keep_private(&file);
     let writer = shared(&file, synchronous)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -152,7 +154,7 @@ fn refuse_memory(location: &str, file: PathBuf) -> Result<PathBuf> {
 
 fn create_folder(file: &Path) -> Result<()> {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder).map_err(|source| {
+        Some(folder) if !folder.as_os_str().is_empty() => permission::create_folder(folder).map_err(|source| {
             Error::caused(
                 ErrorKind::Failed,
                 format!("create the folder {}", folder.display()),

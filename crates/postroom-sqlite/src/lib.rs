@@ -5,6 +5,7 @@ mod connect;
 mod error;
 mod inspect;
 mod migration;
+mod permission;
 mod prune;
 mod pulse;
 mod read;

@@ -11,6 +11,8 @@ mod exactness;
 mod faults;
 mod migrations;
 mod other_languages;
+#[cfg(unix)]
+mod permission;
 mod reading;
 mod retention;
 mod schedule;
