@@ -21,6 +21,7 @@ pub use module::{Misconfigured, Mistake, Module};
 pub use platform::{Feed, Platform, Process, Retention, Topics};
 pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;
+pub use server::{ClientAddress, HostName, Hosts, Network, Origin, Serving, TlsFiles};
 
 /// The guide's code compiles.
 #[cfg(doctest)]

@@ -22,7 +22,7 @@ use crate::alert::{Alerts, Messengers};
 use crate::catalog::Catalogue;
 use crate::host::Host;
 use crate::module::{Module, Part};
-use crate::server::Server;
+use crate::server::{Hosts, HttpListener, Server, Serving};
 
 pub use feed::Feed;
 pub use process::Process;
@@ -66,7 +66,7 @@ pub struct Platform {
     messengers: Messengers,
     alerts_every: Duration,
     parts: Vec<Part>,
-    listener: Option<TcpListener>,
+    listener: Option<(TcpListener, Serving)>,
     /// Absent: as long as it takes.
     drain_max: Option<Duration>,
 }
@@ -166,9 +166,19 @@ impl Platform {
     }
 
     /// Serves HTTP here: health, metrics, alerts, the catalogue, events from outside and the modules' HTTP routes. Without it,
-    /// the process has no HTTP server.
-    pub fn serve(mut self, listener: TcpListener) -> Self {
-        self.listener = Some(listener);
+    /// the process has no HTTP server. It is plain HTTP, and for every `Host` and `Origin`; [`Platform::serve_with`] has TLS and
+    /// checks.
+    pub fn serve(self, listener: TcpListener) -> Self {
+        let serving = Serving {
+            hosts: Hosts::Any,
+            ..Serving::default()
+        };
+        self.serve_with(listener, serving)
+    }
+
+    /// Serves HTTP here with these settings. [`Platform::build`] reads the certificate, if there is one.
+    pub fn serve_with(mut self, listener: TcpListener, serving: Serving) -> Self {
+        self.listener = Some((listener, serving));
         self
     }
 
@@ -184,9 +194,14 @@ impl Platform {
         self.build()?.run(stop).await
     }
 
-    /// Puts the process together. It connects to nothing and spawns nothing. An error names the module, route or setting at fault.
+    /// Puts the process together. It connects to nothing and spawns nothing. An error names the module, route, setting or
+    /// certificate at fault.
     pub fn build(mut self) -> Result<Process> {
         check::settings(&self)?;
+        let listener = self.listener.take();
+        let listener = listener
+            .map(|(tcp, serving)| HttpListener::new(tcp, serving))
+            .transpose()?;
         let mut modules = self.configured_modules()?;
         check::modules(&modules, &self.feeds)?;
         check::route_names(&self.routes, &modules)?;
@@ -216,7 +231,7 @@ impl Platform {
             host,
             relay,
             metrics,
-            listener: self.listener,
+            listener,
             parts,
             tables,
             drain_max: self.drain_max,

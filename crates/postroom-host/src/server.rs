@@ -1,4 +1,19 @@
 //! The HTTP server: health, metrics, alerts, a front page and the routes of every module, behind one set of limits.
+//!
+//! `listener` accepts connections and serves them, `handshake` and `certificate` encrypt them, `check` refuses requests for other
+//! hosts and of foreign web pages, `cors` lets listed pages in, `client_address` finds the client behind proxies.
+
+mod certificate;
+mod check;
+mod client_address;
+mod cors;
+mod handshake;
+mod limits;
+mod listener;
+mod name;
+mod network;
+mod serving;
+mod write_limit;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,9 +27,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::FutureExt;
-use postroom::{Error, ErrorKind, Result};
+use postroom::Result;
 use postroom_monitor::Metrics;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -27,6 +41,12 @@ use crate::health;
 use crate::host::Host;
 use crate::module::Module;
 use crate::problem::Problem;
+
+pub use client_address::ClientAddress;
+pub(crate) use listener::HttpListener;
+pub use name::{HostName, Origin};
+pub use network::Network;
+pub use serving::{Hosts, Serving, TlsFiles};
 
 /// The largest request body: an event's payload at its limit, escaped once, fits.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -91,11 +111,9 @@ impl Server {
     }
 
     /// Serves until `stop`, then lets requests that have begun end. How long to wait for them is the caller's decision.
-    pub(crate) async fn run(self, listener: TcpListener, stop: CancellationToken) -> Result<()> {
-        axum::serve(listener, self.router())
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
-            .map_err(|source| Error::caused(ErrorKind::Failed, "serve HTTP", source))
+    pub(crate) async fn run(self, listener: HttpListener, stop: CancellationToken) -> Result<()> {
+        listener.run(self.router(), stop).await;
+        Ok(())
     }
 
     /// Everything it serves.
@@ -145,7 +163,7 @@ async fn guard(request: Request, next: Next) -> Response {
         postroom::adopt_trace(&span, traceparent);
     }
     let call = AssertUnwindSafe(next.run(request).instrument(span)).catch_unwind();
-    let mut response = match tokio::time::timeout(REQUEST_TIME_MAX, call).await {
+    let response = match tokio::time::timeout(REQUEST_TIME_MAX, call).await {
         Ok(Ok(response)) => response,
         Ok(Err(_panic)) => {
             tracing::error!(%method, path, "a request handler panicked");
@@ -157,6 +175,11 @@ async fn guard(request: Request, next: Next) -> Response {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail).into_response()
         }
     };
+    with_safe_headers(response)
+}
+
+/// A response that browsers take for what it says, and that nobody keeps unless it says so.
+fn with_safe_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers
@@ -168,7 +191,7 @@ async fn guard(request: Request, next: Next) -> Response {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 

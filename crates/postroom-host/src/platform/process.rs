@@ -7,12 +7,11 @@ use axum::Router;
 use futures::FutureExt;
 use postroom::{CancellationToken, Error, ErrorKind, Migration, Relay, Result, migration};
 use postroom_monitor::Metrics;
-use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::host::Host;
 use crate::module::Part;
-use crate::server::Server;
+use crate::server::{HttpListener, Server};
 
 /// Under this name a store keeps the migrations of Postroom's own tables.
 pub(super) const OWN: &str = "postroom";
@@ -25,7 +24,7 @@ pub struct Process {
     pub(super) relay: Relay,
     pub(super) metrics: Metrics,
     pub(super) server: Server,
-    pub(super) listener: Option<TcpListener>,
+    pub(super) listener: Option<HttpListener>,
     /// The parts of modules and of the caller.
     pub(super) parts: Vec<Part>,
     /// The tables of modules, by the module's name.
