@@ -72,7 +72,7 @@ impl Client {
         let headers = headers.iter().chain(json);
         let own: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: stage\r\nconnection: close\r\n{own}content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{own}content-length: {}\r\n\r\n{body}",
             body.len()
         );
         let talk = async {

@@ -5,11 +5,11 @@ mod broker;
 mod read;
 mod route;
 mod section;
+mod server;
 mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::store::StoreUrl;
 pub(crate) use alert::Alerts;
 pub(crate) use broker::Brokers;
 pub(crate) use route::{Destination, Route};
+pub(crate) use server::Server;
 
 /// Every key with its default, as `postroom config print` shows it.
 pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
@@ -68,12 +69,6 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Store {
     pub(crate) url: StoreUrl,
-}
-
-/// `[server]`
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Server {
-    pub(crate) listen: SocketAddr,
 }
 
 /// `[log]`
@@ -155,14 +150,6 @@ impl fmt::Debug for ModuleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own: Vec<&String> = self.own.keys().collect();
         write!(f, "ModuleSettings({:?}, {:?}, {own:?})", self.enabled, self.broker)
-    }
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-        }
     }
 }
 

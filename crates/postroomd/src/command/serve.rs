@@ -45,10 +45,10 @@ impl Serve {
             return Ok(());
         };
         let process = daemon::platform(&config, &store, module::enabled(&config))?
-            .serve(listener)
+            .serve_with(listener, config.server.serving())
             .part("progress", |host, stop| log_progress(host.store, stop))
             .build()?;
-        tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %format!("http://{address}"), "serving");
+        tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %config.server.url(address), "serving");
         let outcome = daemon::run(process, signals).await;
         daemon::close(store.as_ref()).await?;
         telemetry.finish().await;

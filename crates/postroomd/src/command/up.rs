@@ -50,11 +50,14 @@ impl Up {
         }
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
-        let url = format!("http://{}", listener.local_addr().context("read the bound address")?);
+        let url = config
+            .server
+            .url(listener.local_addr().context("read the bound address")?);
         let Some(store) = signals.unless(config.store.url.open()).await.transpose()? else {
             return Ok(());
         };
-        let platform = daemon::platform(&config, &store, modules(&config, self.demo))?.serve(listener);
+        let platform = daemon::platform(&config, &store, modules(&config, self.demo))?
+            .serve_with(listener, config.server.serving());
         let platform = match &notes {
             Some(notes) => {
                 let view = View::new(Arc::clone(&store), &config.store.url, url.clone(), notes.clone());

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Server, Store, Telemetry, alert, broker, route,
+    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, alert, broker, route, server,
     value,
 };
 
@@ -36,9 +36,7 @@ fn read_root(root: &mut Section<'_>) -> Config {
         store: root.section("store", |section| Store {
             url: section.take("url", value::store_url).unwrap_or_default(),
         }),
-        server: root.section("server", |section| Server {
-            listen: section.take_or("listen", value::address, Server::default().listen),
-        }),
+        server: root.section("server", server::read),
         log: root.section("log", |section| Log {
             format: section.take_or(
                 "format",

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use postroom::Start;
@@ -64,6 +65,19 @@ pub(super) fn address(value: &Value) -> Result<SocketAddr, String> {
             value,
         )
     })
+}
+
+/// A list of texts that each mean something; it may be empty.
+pub(super) fn list<T>(value: &Value) -> Result<Vec<T>, String>
+where
+    T: FromStr<Err = postroom::Error>,
+{
+    let wrong = || must_be(r#"a list of texts such as ["one", "two"]"#, value);
+    let parse = |one: &Value| {
+        let text = one.as_str().ok_or_else(wrong)?;
+        text.parse().map_err(|error: postroom::Error| error.report())
+    };
+    value.as_array().ok_or_else(wrong)?.iter().map(parse).collect()
 }
 
 pub(super) fn broker(value: &Value) -> Result<BrokerKind, String> {

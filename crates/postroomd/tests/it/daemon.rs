@@ -155,7 +155,7 @@ async fn a_second_signal_does_not_wait() {
     // A request whose body never comes keeps the drain waiting.
     let mut stuck = TcpStream::connect(&up.address).await.unwrap();
     let head =
-        "POST /hello/orders HTTP/1.1\r\nhost: postroom\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
+        "POST /hello/orders HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
     stuck.write_all(head.as_bytes()).await.unwrap();
     up.wait_for("/health/live", |code, _| code == 200).await;
     up.signal("INT").await;

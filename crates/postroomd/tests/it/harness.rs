@@ -161,10 +161,10 @@ impl Place {
             address: String::new(),
         };
         let line = match arguments.first() {
-            Some(&"up") => daemon.read_out_until("listening on http://").await,
-            _ => daemon.read_until("listen=http://").await,
+            Some(&"up") => daemon.read_out_until("listening on http").await,
+            _ => daemon.read_until("listen=http").await,
         };
-        let address = line.split("http://").last().unwrap().split_whitespace().next().unwrap();
+        let address = line.split("://").last().unwrap().split_whitespace().next().unwrap();
         address.clone_into(&mut daemon.address);
         daemon
     }
@@ -250,7 +250,7 @@ impl Daemon {
         let exchange = async {
             let mut stream = TcpStream::connect(&self.address).await.unwrap();
             let head = format!(
-                "{method} {path} HTTP/1.1\r\nhost: postroom\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
                 body.len()
             );
             stream.write_all(head.as_bytes()).await.unwrap();

@@ -1,9 +1,10 @@
-//! Brokers that speak TLS, as they are configured.
+//! Brokers and the daemon's own server with TLS, as they are configured.
 
 use postroom_testkit::certificate::Certificates;
 use postroom_testkit::rabbitmq_server::rabbitmq_with;
 use postroom_testkit::redis_server::redis;
 use postroom_testkit::server::free_port;
+use tokio::process::Command;
 
 use crate::broker::works;
 use crate::harness::Place;
@@ -51,4 +52,38 @@ async fn it_works_through_rabbitmq_over_tls() {
     let _server = rabbitmq_with(&settings).await;
     let url = format!("amqps://guest:guest@localhost:{port}/%2f");
     works(&place("rabbitmq", &url, &certificates)).await;
+}
+
+#[tokio::test]
+async fn the_daemon_serves_https() {
+    let certificates = Certificates::of("root");
+    let place = Place::new();
+    let configure = |certificate: &str| {
+        let key = certificates.key();
+        place.configure(&format!(
+            "[server.tls]\ncertificate = \"{certificate}\"\nkey = \"{}\"\n",
+            key.display()
+        ));
+    };
+    configure("absent.pem");
+    let refused = place.fails(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused.contains("read the certificate absent.pem"), "{refused}");
+    configure(certificates.certificate().to_str().unwrap());
+    let up = place.start(&["up"]).await;
+    let url = format!("https://{}/health/live", up.address);
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--max-time", "60", "--cacert"]);
+    curl.arg(certificates.authority())
+        .args(["--write-out", " %{http_code} %{ssl_verify_result}", &url]);
+    let said = curl.output().await.unwrap();
+    let answer = String::from_utf8(said.stdout).unwrap();
+    assert!(
+        answer.ends_with(" 200 0"),
+        "{answer} {}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    let (code, body) = up.request("GET", "/health/live", "").await;
+    assert_eq!(code, 400, "{body}");
+    assert!(body.contains("use https://"), "{body}");
+    up.stop().await;
 }
