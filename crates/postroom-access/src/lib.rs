@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod claims;
+mod jwks;
+mod key;
+mod key_set;
+mod member;
+mod refused;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use claims::Member;
+pub use member::MemberKeys;
+pub use refused::Refused;
