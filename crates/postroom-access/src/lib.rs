@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod claims;
+mod failed_tries;
 mod jwks;
 mod key;
 mod key_set;
@@ -11,5 +12,6 @@ mod tests;
 mod token;
 
 pub use claims::Member;
+pub use failed_tries::{FailedTries, RetryAfter};
 pub use member::MemberKeys;
 pub use refused::Refused;
