@@ -64,4 +64,10 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0010_schedule_in_sql.up.sql"),
         down: include_str!("../migrations/0010_schedule_in_sql.down.sql"),
     },
+    Migration {
+        number: 11,
+        name: "access",
+        up: include_str!("../migrations/0011_access.up.sql"),
+        down: include_str!("../migrations/0011_access.down.sql"),
+    },
 ];

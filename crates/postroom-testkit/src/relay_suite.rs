@@ -81,6 +81,7 @@ macro_rules! relay_suite {
             a_scheduled_event_is_released_when_it_is_due
             a_cancelled_event_is_never_released
             a_scheduled_event_that_the_outbox_refuses_holds_up_no_other
+            a_token_is_made_used_and_revoked
             a_relay_without_tables_names_the_way_out
             retention_removes_what_everybody_has
             a_daily_job_runs_at_its_hour_until_nothing_is_left

@@ -1,4 +1,4 @@
-//! The operators' API: where every route stands, where an event is, what holds things up, and what to do about it.
+//! The operators' API: the progress of every route, the state of an event, what blocks delivery, and what to do about it.
 //!
 //! Answers are types: states and reasons are enums with fields, and a [`NextStep`] names an operation with its arguments. A
 //! command line or a console renders them. Functions that only look say so: they write nothing, and work for a database user
@@ -14,6 +14,7 @@ mod setup;
 mod status;
 mod tail;
 mod timeline;
+pub mod token;
 
 use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};

@@ -45,16 +45,16 @@ use crate::store::outbox::{Outbox, Page, Prune, Pulse, with_timeout};
 use crate::store::{inbox, table};
 use crate::subscriber::{HandlerPool, Handling, Idempotency, Subscriber};
 
-/// Most connections for the transactions of handlers. Lines beyond that number share them.
+/// Most connections for the transactions of handlers. Workers beyond this number share them.
 const HANDLER_CONNECTIONS_MAX: u32 = 64;
 /// For progress, parked entries, jobs: transactions of milliseconds.
 const OWN_CONNECTIONS: u32 = 8;
 /// One renews; the others are spare, while a connection that does not answer is given up.
 const LEASE_CONNECTIONS: u32 = 4;
-/// By so much a handler's transaction must end before the lease of a paused process does.
-const WAKE_UP: Duration = Duration::from_secs(1);
+/// The time between the end of a handler's transaction and the end of the lease, for a process that was paused.
+const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
-/// Delivers what the outbox holds. Run as many as you like on one database: each route shard is worked by one at a time.
+/// Delivers what the outbox holds. Run as many as you like on one database: at any time one of them delivers a route shard.
 ///
 /// ```no_run
 /// # async fn example(store: std::sync::Arc<dyn postroom::Outbox>) -> postroom::Result<()> {
@@ -110,8 +110,8 @@ impl Relay {
         self
     }
 
-    /// Removes events from the outbox when every route has passed them and they are older than `keep`. Inbox rows and dead letters
-    /// that were decided go after the same time. Without this, and without retention jobs of your own, nothing is deleted.
+    /// Removes events from the outbox when every route has passed them and they are older than `keep`. Inbox rows, and dead
+    /// letters that an operator has retried or discarded, are removed after the same time. Without this, and without retention jobs of your own, nothing is deleted.
     #[must_use]
     pub fn keep(self, keep: Duration) -> Self {
         self.job(Job::retention(keep, false))
@@ -178,14 +178,14 @@ impl Relay {
         let poller = Arc::clone(&parts.poller);
         let leased = async {
             // The poller and the lease keeper outlive the workers: what has begun is finished under a renewed lease.
-            let after_lines = CancellationToken::new();
+            let after_workers = CancellationToken::new();
             let drained = async {
                 let outcome = drain(workers, &stop).await;
                 stop.cancelled().await;
-                after_lines.cancel();
+                after_workers.cancel();
                 outcome
             };
-            let (drained, (), ()) = tokio::join!(drained, poller.run(&after_lines), lease_keeper.run(&after_lines));
+            let (drained, (), ()) = tokio::join!(drained, poller.run(&after_workers), lease_keeper.run(&after_workers));
             with_timeout(lease_keeper.release()).await.unwrap_or_else(|error| {
                 tracing::debug!(error = error.report(), "leases were not given back; they will run out");
             });
@@ -235,7 +235,7 @@ impl Relay {
         HandlerPool {
             transactions: self.outbox.pool(connections),
             external: self.outbox.db().clone().into(),
-            wait_max: self.lease_ttl.saturating_sub(WAKE_UP).max(WAKE_UP),
+            wait_max: self.lease_ttl.saturating_sub(LEASE_MARGIN).max(LEASE_MARGIN),
         }
     }
 

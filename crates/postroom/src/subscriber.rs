@@ -54,7 +54,7 @@ pub enum Idempotency {
     /// A row `{group}:{event_id}` in `event_handled`, in the handler's transaction.
     #[default]
     Inbox,
-    /// The handler's writes are upserts; only repeats within a batch are dropped.
+    /// The handler's writes are upserts; only repeats within one chunk are dropped. A chunk is the events of one transaction, at most 100.
     Upsert,
     /// Handling twice is the same as once by nature.
     Natural,
@@ -67,14 +67,15 @@ pub enum Handling {
     Each(BoxHandler),
     /// Several at once.
     Batch(BoxBatchHandler),
-    /// One at a time for each lane, outside a transaction.
+    /// One event at a time per key (see [`Ordering`]), outside a transaction.
     External(BoxTask),
 }
 
 /// A named handler and how it is fed.
 #[derive(Debug)]
 pub struct Subscriber {
-    /// Its name: progress, inbox rows and dead letters are kept under it.
+    /// Its name, which is also the name of its route and of its consumer group: progress, inbox rows and dead letters are kept under
+    /// it.
     pub group: String,
     /// Which events it wants.
     pub filter: Filter,
@@ -90,10 +91,10 @@ pub struct Subscriber {
     pub ordering: Ordering,
     /// Where it begins in the log when it is new.
     pub start: Start,
-    /// Start position of a new consumer group. Default: the head of the topic. The relay publishes only after the group has joined,
+    /// Where a new consumer group starts in the topics of a broker; `start` is the position in the outbox. Default: the head. The relay publishes only after the group has joined,
     /// so the group misses none of its events.
     pub joins_at: Start,
-    /// Most events taken from a broker at once; 500 by default. In one transaction are a hundred of them at most.
+    /// Most events taken from a broker at once; 500 by default. One transaction handles at most 100 of them.
     pub batch: usize,
     /// How long one call may take.
     pub timeout: Duration,

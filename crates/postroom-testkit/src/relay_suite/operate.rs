@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use postroom::dead::Selection;
+use postroom::operate::token::{self, NewToken, Role, Scope};
 use postroom::operate::{self, DeliveryState, NextStep, ReasonKind};
-use postroom::{DomainEvent, Fault, Job, Subscriber, Trouble, When, clock, migration, table};
+use postroom::{DomainEvent, ErrorKind, Fault, Job, Subscriber, Trouble, When, clock, migration, table};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, TransactionTrait};
 use uuid::Uuid;
 
@@ -99,6 +100,49 @@ pub async fn a_scheduled_event_that_the_outbox_refuses_holds_up_no_other(fresh: 
         .await;
     office.stop().await;
     assert_eq!(office.number("select count(*) from postroom.outbox_scheduled").await, 2);
+}
+
+/// The store keeps the hash of a token, never the token; each act is in the operators' log.
+pub async fn a_token_is_made_used_and_revoked(fresh: Fresh) {
+    let office = Office::open(fresh).await;
+    let db = office.fresh.db();
+    let new = NewToken {
+        name: "till".to_owned(),
+        role: Role::Service,
+        scope: Scope {
+            modules: ["shop".to_owned()].into(),
+            emit: ["shop.order.*".to_owned()].into(),
+        },
+        expires_at: Some(clock::now() + Duration::from_secs(3600)),
+    };
+    let secret = token::create(db, &new, "kim").await.expect("create").to_string();
+    let twice = token::create(db, &new, "kim").await.expect_err("the name is in use");
+    assert_eq!(twice.kind(), ErrorKind::Conflict);
+    let admitted = token::admitted(db).await.expect("admitted");
+    assert_eq!(admitted.len(), 1);
+    let found = &admitted[0];
+    assert_eq!((found.name.as_str(), found.role), ("till", Role::Service));
+    assert_eq!((&found.scope, found.created_by.as_str()), (&new.scope, "kim"));
+    assert_eq!(found.hash(), token::hash(&secret));
+    assert!(secret.starts_with(&found.hint) && found.hint.len() < secret.len() / 2);
+    assert!(found.last_used_at.is_none() && found.is_valid(clock::now()));
+    assert!(!found.is_valid(clock::now() + Duration::from_secs(3601)), "it expires");
+    token::record_use(db, &[found.hash().to_owned()]).await.expect("use");
+    assert!(token::list(db).await.expect("list")[0].last_used_at.is_some());
+    let text = format!("select count(*) from postroom.access_token where hash = '{secret}'");
+    assert_eq!(office.number(&text).await, 0, "only the hash is kept");
+
+    token::revoke(db, "till", "lee").await.expect("revoke");
+    assert!(token::admitted(db).await.expect("admitted").is_empty());
+    let listed = token::list(db).await.expect("list");
+    assert_eq!(listed[0].revoked_by.as_deref(), Some("lee"));
+    let again = token::revoke(db, "till", "lee").await.expect_err("it is revoked");
+    assert!(again.to_string().contains("revoked already"), "{again}");
+    let unknown = token::revoke(db, "tall", "lee").await.expect_err("no such token");
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
+    token::create(db, &new, "kim").await.expect("the name is free again");
+    let acts = "select count(*) from postroom.admin_audit where action in ('token.create', 'token.revoke') and target = 'till'";
+    assert_eq!(office.number(acts).await, 3);
 }
 
 /// A transaction that no insert into the outbox gets past.
@@ -353,7 +397,7 @@ pub async fn a_route_is_forgotten_when_nobody_works_it(fresh: Fresh) {
     let refused = operate::forget(&*office.store(), "s", "me")
         .await
         .expect_err("it is worked");
-    assert_eq!(refused.kind(), postroom::ErrorKind::Conflict, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
     office.stop().await;
     operate::forget(&*office.store(), "s", "me").await.expect("forget");
     assert_eq!(office.number("select count(*) from postroom.outbox_cursor").await, 0);
@@ -485,7 +529,7 @@ pub async fn a_timeline_shows_what_became_of_an_event(fresh: Fresh) {
     let unknown = operate::timeline(&*office.store(), Uuid::now_v7())
         .await
         .expect_err("no such event");
-    assert_eq!(unknown.kind(), postroom::ErrorKind::NotFound);
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
 }
 
 /// Every act of an operator is kept with who did it.

@@ -51,6 +51,8 @@ pub enum Table {
     AdminAudit,
     /// Alerts that go on, or whose end has not been told.
     Alert,
+    /// Tokens of services and people.
+    AccessToken,
     /// Which migrations are applied.
     Migration,
 }
@@ -73,6 +75,7 @@ impl Table {
             Self::Audit => "audit_events",
             Self::AdminAudit => "admin_audit",
             Self::Alert => "alert",
+            Self::AccessToken => "access_token",
             Self::Migration => "migration",
         }
     }

@@ -1,0 +1,1 @@
+drop table if exists postroom_access_token;

@@ -1,0 +1,1 @@
+drop table postroom.access_token;

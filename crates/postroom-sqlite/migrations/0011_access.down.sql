@@ -1,0 +1,1 @@
+drop table postroom_access_token;
