@@ -11,8 +11,8 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         // The binary wires everything together, and ships no test tools.
         "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
         // A bench measures each store through its driver, and each broker through its adapter and its own client. It refuses
-        // the same stores as the proof.
-        "postroom-bench" => matches!(other, "postroom" | "postroom-proof") || is_store || is_broker,
+        // the same stores as the proof, and serves a module to measure the check of a token.
+        "postroom-bench" => matches!(other, "postroom" | "postroom-host" | "postroom-proof") || is_store || is_broker,
         // The suites run on every store, run modules on a stage, and create topics for them if asked.
         "postroom-testkit" => {
             matches!(
@@ -20,8 +20,8 @@ fn may_know(crate_name: &str, other: &str) -> bool {
                 "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka"
             ) || is_store
         }
-        // The platform serves the metrics and the readiness that a service can also serve itself.
-        "postroom-host" => matches!(other, "postroom" | "postroom-monitor"),
+        // The platform serves the metrics and the readiness that a service can also serve itself, and checks its callers.
+        "postroom-host" => matches!(other, "postroom" | "postroom-access" | "postroom-monitor"),
         // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,

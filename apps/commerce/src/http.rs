@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post, put};
-use axum::{Extension, Json, Router};
-use postroom_host::{Body, Host, Problem};
+use axum::{Extension, Json};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,22 +18,19 @@ use crate::tables::{self, Metrics};
 /// The number of products in one page of the list.
 const PAGE: u64 = 100;
 
-pub(crate) fn routes(cache: Arc<dyn ProductCache>) -> Router<Host> {
-    Router::new()
-        .route("/commerce/products", get(list_products).post(add_product))
-        .route(
-            "/commerce/products/{product_id}",
-            get(show_product).layer(Extension(cache)),
-        )
-        .route(
-            "/commerce/products/{product_id}/likes/{user_id}",
-            put(like).delete(unlike),
-        )
-        .route("/commerce/products/{product_id}/views", post(view))
-        .route("/commerce/products/{product_id}/metrics", get(show_metrics))
-        .route("/commerce/orders", post(place_order))
-        .route("/commerce/orders/{order_id}", get(show_order))
-        .route("/commerce/orders/{order_id}/payment", post(pay))
+pub(crate) fn routes(cache: Arc<dyn ProductCache>) -> Routes {
+    Routes::new(Access::Service)
+        .get("/commerce/products/{product_id}", show_product)
+        .extension(cache)
+        .get("/commerce/products", list_products)
+        .post("/commerce/products", add_product)
+        .put("/commerce/products/{product_id}/likes/{user_id}", like)
+        .delete("/commerce/products/{product_id}/likes/{user_id}", unlike)
+        .post("/commerce/products/{product_id}/views", view)
+        .get("/commerce/products/{product_id}/metrics", show_metrics)
+        .post("/commerce/orders", place_order)
+        .get("/commerce/orders/{order_id}", show_order)
+        .post("/commerce/orders/{order_id}/payment", pay)
 }
 
 #[derive(Deserialize)]

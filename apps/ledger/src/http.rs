@@ -3,23 +3,21 @@
 mod change;
 mod look;
 
-use axum::Router;
-use axum::routing::{get, post};
-use postroom_host::Host;
+use postroom_host::{Access, Routes};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/ledger/accounts", post(change::open))
-        .route("/ledger/accounts/{account_id}", get(look::account))
-        .route("/ledger/accounts/{account_id}/entries", get(look::entries))
-        .route("/ledger/accounts/{account_id}/audit", get(look::audit))
-        .route("/ledger/accounts/{account_id}/deposits", post(change::deposit))
-        .route("/ledger/accounts/{account_id}/withdrawals", post(change::withdraw))
-        .route("/ledger/transfers", post(change::transfer))
-        .route("/ledger/transactions/{transaction_id}", get(look::transaction))
-        .route("/ledger/transactions/{transaction_id}/reversal", post(change::reverse))
-        .route("/ledger/balances/{account_id}", get(look::balance))
-        .route("/ledger/portfolios/{owner}", get(look::portfolio))
-        .route("/ledger/anomalies", get(look::anomalies))
-        .route("/ledger/events", get(look::events))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/ledger/accounts", change::open)
+        .get("/ledger/accounts/{account_id}", look::account)
+        .get("/ledger/accounts/{account_id}/entries", look::entries)
+        .get("/ledger/accounts/{account_id}/audit", look::audit)
+        .post("/ledger/accounts/{account_id}/deposits", change::deposit)
+        .post("/ledger/accounts/{account_id}/withdrawals", change::withdraw)
+        .post("/ledger/transfers", change::transfer)
+        .get("/ledger/transactions/{transaction_id}", look::transaction)
+        .post("/ledger/transactions/{transaction_id}/reversal", change::reverse)
+        .get("/ledger/balances/{account_id}", look::balance)
+        .get("/ledger/portfolios/{owner}", look::portfolio)
+        .get("/ledger/anomalies", look::anomalies)
+        .get("/ledger/events", look::events)
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Delays, DomainEvent, Idempotency, Job, Naming, Ordering, Retry, Subscriber};
-use postroom_host::Module;
+use postroom_host::{Module, Routes};
 
 use billing::card::CardApi;
 use billing::charge::Till;
@@ -97,8 +97,8 @@ impl Umbra {
         let module = Module::new(NAME)
             .naming(Naming::PastTense)
             .topic(TOPIC.parse().unwrap_or_default())
-            .tables(tables())
-            .http(self.routes());
+            .tables(tables());
+        let module = self.routes().into_iter().fold(module, Module::http);
         let module = declare(module);
         let types: Vec<&'static str> = module.events.iter().map(|event| event.name).collect();
         let module = module
@@ -152,17 +152,19 @@ impl Umbra {
         subscriber.ordering(Ordering::Strict).retry(self.retry.clone())
     }
 
-    fn routes(&self) -> axum::Router<postroom_host::Host> {
+    fn routes(&self) -> [Routes; 8] {
         // Longer than the retries of a failed charge.
         let grace = self.pace.retry_after * 4;
-        guild::http::routes()
-            .merge(identity::http::routes())
-            .merge(billing::http::routes(self.till()))
-            .merge(licensing::http::routes(grace))
-            .merge(recovery::http::routes())
-            .merge(member::http::routes())
-            .merge(notification::http::routes())
-            .merge(audit::http::routes())
+        [
+            guild::http::routes(),
+            identity::http::routes(),
+            billing::http::routes(self.till()),
+            licensing::http::routes(grace),
+            recovery::http::routes(),
+            member::http::routes(),
+            notification::http::routes(),
+            audit::http::routes(),
+        ]
     }
 }
 

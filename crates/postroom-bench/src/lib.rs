@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod backlog;
 mod cpu;
 mod emit;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use tokio::task::JoinSet;
 
+pub use crate::access::AccessBench;
 pub use crate::backlog::BacklogBench;
 pub use crate::emit::EmitBench;
 pub use crate::figure::{Figure, Outcome, Setting};
@@ -46,6 +48,8 @@ pub enum Bench {
     Backlog(BacklogBench),
     /// Cost of a relay without work.
     Idle(IdleBench),
+    /// Cost of the check of a token.
+    Access(AccessBench),
 }
 
 impl Bench {
@@ -88,6 +92,7 @@ impl Bench {
             Self::Emit(bench) => bench.run(site).await?.outcome(),
             Self::Backlog(bench) => bench.run(site).await?.outcome(),
             Self::Idle(bench) => bench.run(site).await?.outcome(),
+            Self::Access(bench) => bench.run(site).await?.outcome(),
         }
     }
 }

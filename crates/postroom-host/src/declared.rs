@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use postroom::Event;
 
+use crate::access::Caller;
 use crate::front::Mounted;
 use crate::problem::Problem;
 
@@ -41,10 +42,13 @@ impl Declared {
         Self(declared)
     }
 
-    /// Refuses all events if one of them is of a declared type.
-    pub(crate) fn check(&self, events: &[Event]) -> Result<(), Problem> {
+    /// Refuses all events if one of them is of a type that a module declares, unless the caller is a service whose scope includes
+    /// that module.
+    pub(crate) fn check(&self, events: &[Event], caller: &Caller) -> Result<(), Problem> {
+        let may_post = |owner: &Owner| caller.scope().is_some_and(|scope| scope.includes_module(owner.module));
         for (index, event) in events.iter().enumerate() {
-            if let Some(owner) = self.0.get(&without_version(&event.event_type)) {
+            let owner = self.0.get(&without_version(&event.event_type));
+            if let Some(owner) = owner.filter(|owner| !may_post(owner)) {
                 return Err(refusal(index, event, *owner));
             }
         }
@@ -60,7 +64,8 @@ fn refusal(index: usize, event: &Event, Owner { module, declares }: Owner) -> Pr
     };
     Problem::invalid(format!(
         "event {index} has the type {event_type}, and {why}: only that module records it, in its own transactions. Nothing of \
-         this request was recorded. Use the module's own HTTP routes, or give your event a type of your own"
+         this request was recorded. Use the module's own HTTP routes, a token with a scope for that module and this type, or a \
+         type of your own"
     ))
 }
 
@@ -114,7 +119,11 @@ mod tests {
         let declared = Declared::of(&[shop], &upcasts);
         let check = |event_type: &str, is_refused: bool| {
             let event = Event::new(event_type, "order", "1", parse_payload("{}").unwrap()).unwrap();
-            assert_eq!(declared.check(&[event]).is_err(), is_refused, "{event_type}");
+            assert_eq!(
+                declared.check(&[event], &Caller::Anonymous).is_err(),
+                is_refused,
+                "{event_type}"
+            );
         };
         for event_type in [
             "shop.order.paid.v2",

@@ -9,6 +9,7 @@ use postroom::envelope::{CLOUDEVENTS_BATCH_JSON, CLOUDEVENTS_JSON};
 use postroom::{Envelope, Error, ErrorKind, Event};
 use serde::Serialize;
 
+use crate::access::Caller;
 use crate::declared::Declared;
 use crate::host::Host;
 use crate::problem::Problem;
@@ -29,7 +30,7 @@ struct Accepted {
 
 pub(crate) async fn post(
     host: &Host,
-    declared: &Declared,
+    (declared, caller): (&Declared, &Caller),
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Response, Problem> {
@@ -40,7 +41,8 @@ pub(crate) async fn post(
             events.len()
         )));
     }
-    declared.check(&events)?;
+    check_scope(&events, caller)?;
+    declared.check(&events, caller)?;
     let accepted = postroom::ingest(host.store.db(), &events)
         .await
         .map_err(|error| match error.kind() {
@@ -54,6 +56,24 @@ pub(crate) async fn post(
         event_ids: events.iter().map(|event| event.id.to_string()).collect(),
     };
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+}
+
+/// Refuses all events if one of them is of a type that the scope of the service's token does not include.
+fn check_scope(events: &[Event], caller: &Caller) -> Result<(), Problem> {
+    let Some(scope) = caller.scope() else {
+        return Ok(());
+    };
+    match events.iter().position(|event| !scope.includes_type(&event.event_type)) {
+        None => Ok(()),
+        Some(index) => {
+            let event_type = events.get(index).map_or("", |event| &event.event_type);
+            let detail = format!(
+                "event {index} has the type {event_type}, which the scope of this token does not include. Nothing of this \
+                 request was recorded"
+            );
+            Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+        }
+    }
 }
 
 /// The whole chain: every word of it is about the client's own request.

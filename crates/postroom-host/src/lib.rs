@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod alert;
 mod body;
 mod catalog;
@@ -11,8 +12,10 @@ mod host;
 mod module;
 mod platform;
 mod problem;
+mod routes;
 mod server;
 
+pub use access::{Access, Caller, Doors};
 pub use alert::{Finding, Messengers, Rule, Watch};
 pub use body::Body;
 pub use catalog::{Catalogue, Listed, Lock, Verdict};
@@ -21,6 +24,7 @@ pub use module::{Misconfigured, Mistake, Module};
 pub use platform::{Feed, Platform, Process, Retention, Topics};
 pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;
+pub use routes::{Operation, Routes};
 pub use server::{ClientAddress, HostName, Hosts, Network, Origin, Serving, TlsFiles};
 
 /// The guide's code compiles.

@@ -5,7 +5,6 @@ mod settings;
 
 use std::fmt;
 
-use axum::Router;
 use postroom::{
     BoxError, CancellationToken, DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Route,
     Subscriber, Topic, migration,
@@ -19,6 +18,7 @@ use serde_json::{Map, Value};
 use self::settings::Declared;
 use crate::alert::{Finding, Rule, Watch};
 use crate::host::Host;
+use crate::routes::Routes;
 
 pub(crate) use part::Part;
 pub use settings::{Misconfigured, Mistake};
@@ -26,7 +26,9 @@ pub use settings::{Misconfigured, Mistake};
 /// Everything that one application brings, under one name. A [`crate::Platform`] runs it.
 ///
 /// ```
-/// # mod http { pub(crate) fn routes() -> axum::Router<postroom_host::Host> { axum::Router::new() } }
+/// # mod http {
+/// #     pub(crate) fn routes() -> postroom_host::Routes { postroom_host::Routes::new(postroom_host::Access::Service) }
+/// # }
 /// # #[derive(serde::Serialize, schemars::JsonSchema)]
 /// # struct OrderPaid { order_id: String }
 /// # impl postroom::DomainEvent for OrderPaid {
@@ -60,8 +62,8 @@ pub struct Module {
     pub subscribers: Vec<Subscriber>,
     /// Its routes to destinations.
     pub routes: Vec<Route>,
-    /// Its HTTP routes, with their full paths.
-    pub http: Router<Host>,
+    /// Its HTTP routes, with their full paths and what they ask of their callers.
+    pub http: Vec<Routes>,
     /// Work that one process at a time does periodically.
     pub jobs: Vec<Job>,
     /// Its alert rules.
@@ -92,7 +94,7 @@ impl Module {
             topic: Topic::default(),
             subscribers: Vec::new(),
             routes: Vec::new(),
-            http: Router::new(),
+            http: Vec::new(),
             jobs: Vec::new(),
             alerts: Vec::new(),
             parts: Vec::new(),
@@ -146,8 +148,8 @@ impl Module {
 
     /// Adds HTTP routes. Paths are not prefixed: begin them with the module's name unless a contract says otherwise.
     #[must_use]
-    pub fn http(mut self, routes: Router<Host>) -> Self {
-        self.http = self.http.merge(routes);
+    pub fn http(mut self, routes: Routes) -> Self {
+        self.http.push(routes);
         self
     }
 

@@ -18,13 +18,15 @@ use postroom::{BoxError, CancellationToken, Inspect, Relay, Result, Route, Topic
 use postroom_monitor::Metrics;
 use tokio::net::TcpListener;
 
+use crate::access::Doors;
 use crate::alert::{Alerts, Messengers};
 use crate::catalog::Catalogue;
 use crate::host::Host;
 use crate::module::{Module, Part};
-use crate::server::{Hosts, HttpListener, Server, Serving};
+use crate::server::{HttpListener, Server, Serving};
 
 pub use feed::Feed;
+pub(crate) use process::OWN;
 pub use process::Process;
 pub use retention::Retention;
 pub use topics::Topics;
@@ -67,6 +69,8 @@ pub struct Platform {
     alerts_every: Duration,
     parts: Vec<Part>,
     listener: Option<(TcpListener, Serving)>,
+    /// Absent: unlocked if only this machine can reach the listener, otherwise locked.
+    doors: Option<Doors>,
     /// Absent: as long as it takes.
     drain_max: Option<Duration>,
 }
@@ -93,6 +97,7 @@ impl Platform {
             alerts_every: ALERTS_EVERY,
             parts: Vec::new(),
             listener: None,
+            doors: None,
             drain_max: None,
         }
     }
@@ -166,14 +171,9 @@ impl Platform {
     }
 
     /// Serves HTTP here: health, metrics, alerts, the catalogue, events from outside and the modules' HTTP routes. Without it,
-    /// the process has no HTTP server. It is plain HTTP, and for every `Host` and `Origin`; [`Platform::serve_with`] has TLS and
-    /// checks.
+    /// the process has no HTTP server. It is plain HTTP; [`Platform::serve_with`] has TLS and other settings.
     pub fn serve(self, listener: TcpListener) -> Self {
-        let serving = Serving {
-            hosts: Hosts::Any,
-            ..Serving::default()
-        };
-        self.serve_with(listener, serving)
+        self.serve_with(listener, Serving::default())
     }
 
     /// Serves HTTP here with these settings. [`Platform::build`] reads the certificate, if there is one.
@@ -194,10 +194,18 @@ impl Platform {
         self.build()?.run(stop).await
     }
 
+    /// Sets how callers of HTTP routes are checked. Without it, no token is needed if only this machine can reach the listener;
+    /// otherwise, and for a server of your own, the doors are locked.
+    pub fn doors(mut self, doors: Doors) -> Self {
+        self.doors = Some(doors);
+        self
+    }
+
     /// Puts the process together. It connects to nothing and spawns nothing. An error names the module, route, setting or
     /// certificate at fault.
     pub fn build(mut self) -> Result<Process> {
         check::settings(&self)?;
+        let address = self.listener.as_ref().and_then(|(tcp, _)| tcp.local_addr().ok());
         let listener = self.listener.take();
         let listener = listener
             .map(|(tcp, serving)| HttpListener::new(tcp, serving))
@@ -222,12 +230,15 @@ impl Platform {
             .iter()
             .map(|module| (module.name, module.tables.clone()))
             .collect();
-        let server = Server::new(host.clone())
+        let doors = check::doors(self.doors, address)?;
+        let server = Server::new(host.clone(), doors)
             .metrics(metrics.clone())
             .alerts(alerts)
             .catalogue(&catalogue);
+        let server = modules.into_iter().fold(server, Server::mount);
+        check::operations(&server.operations())?;
         Ok(Process {
-            server: modules.into_iter().fold(server, Server::mount),
+            server,
             host,
             relay,
             metrics,

@@ -24,7 +24,6 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::FutureExt;
 use postroom::Result;
@@ -32,6 +31,8 @@ use postroom_monitor::Metrics;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::access::guard::Guard;
+use crate::access::{self, Access, Caller, Doors};
 use crate::alert::Alerts;
 use crate::catalog::Catalogue;
 use crate::declared::Declared;
@@ -40,7 +41,9 @@ use crate::front::{self, Mounted};
 use crate::health;
 use crate::host::Host;
 use crate::module::Module;
+use crate::platform::OWN;
 use crate::problem::Problem;
+use crate::routes::{Operation, Routes};
 
 pub use client_address::ClientAddress;
 pub(crate) use listener::HttpListener;
@@ -57,17 +60,20 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     host: Host,
-    routes: Router<Host>,
+    doors: Doors,
+    /// The routes of modules, by the module's name, and those of the server.
+    routes: Vec<(&'static str, Routes)>,
     mounted: Vec<Mounted>,
     asyncapi: serde_json::Value,
 }
 
 impl Server {
     /// A server without modules.
-    pub(crate) fn new(host: Host) -> Self {
+    pub(crate) fn new(host: Host, doors: Doors) -> Self {
         Self {
             host,
-            routes: Router::new(),
+            doors,
+            routes: Vec::new(),
             mounted: Vec::new(),
             asyncapi: Catalogue::default().asyncapi(),
         }
@@ -83,7 +89,8 @@ impl Server {
     /// Adds a module's HTTP routes.
     #[must_use]
     pub(crate) fn mount(mut self, module: Module) -> Self {
-        self.routes = self.routes.merge(module.http);
+        self.routes
+            .extend(module.http.into_iter().map(|routes| (module.name, routes)));
         self.mounted.push(Mounted {
             name: module.name,
             events: module.events,
@@ -98,7 +105,8 @@ impl Server {
             let text = metrics.text().map_err(Problem::from)?;
             Ok::<_, Problem>(([(header::CONTENT_TYPE, Metrics::CONTENT_TYPE)], text))
         };
-        self.routes = self.routes.route("/metrics", get(page));
+        let routes = Routes::new(self.doors.metrics_access()).get("/metrics", page);
+        self.routes.push((OWN, routes));
         self
     }
 
@@ -106,7 +114,8 @@ impl Server {
     #[must_use]
     pub(crate) fn alerts(mut self, alerts: Alerts) -> Self {
         let page = async move || alerts.page().await;
-        self.routes = self.routes.route("/alerts", get(page));
+        self.routes
+            .push((OWN, Routes::new(Access::Viewer).get("/alerts", page)));
         self
     }
 
@@ -116,26 +125,63 @@ impl Server {
         Ok(())
     }
 
+    /// Every route, with the module that has it.
+    pub(crate) fn operations(&self) -> Vec<(&'static str, Operation)> {
+        let own = self.own_routes().map(|routes| (OWN, routes));
+        let all = own.iter().chain(&self.routes);
+        let of = |(module, routes): &(&'static str, Routes)| {
+            let module = *module;
+            let operations = routes.operations().to_vec().into_iter();
+            operations.map(move |operation| (module, operation))
+        };
+        all.flat_map(of).collect()
+    }
+
     /// Everything it serves.
     pub(crate) fn router(self) -> Router {
-        let declared = Arc::new(Declared::of(&self.mounted, &self.host.upcasts));
-        let record = async move |State(host): State<Host>, headers: HeaderMap, body: Bytes| {
-            events::post(&host, &declared, &headers, &body).await
+        let keeper = Arc::new(self.doors.keeper(Arc::clone(&self.host.store)));
+        let guarded = |(module, routes): (&'static str, Routes)| {
+            let guard = Guard {
+                keeper: Arc::clone(&keeper),
+                access: routes.access(),
+                module,
+            };
+            routes
+                .router
+                .route_layer(middleware::from_fn_with_state(guard, access::guard::admit))
         };
-        let modules: Arc<[Mounted]> = self.mounted.into();
-        let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
-        let asyncapi = Arc::new(self.asyncapi);
+        let own = self.own_routes().map(|routes| (OWN, routes));
         self.routes
-            .route("/", get(front))
-            .route("/asyncapi.json", get(async move || Json(&*asyncapi).into_response()))
-            .route("/api/v1/events", post(record))
-            .route("/health/live", get(health::live))
-            .route("/health/ready", get(health::ready))
+            .into_iter()
+            .chain(own)
+            .filter(|(_, routes)| !routes.operations().is_empty())
+            .map(guarded)
+            .fold(Router::new(), Router::merge)
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .layer(middleware::from_fn(guard))
             .with_state(self.host)
+    }
+
+    /// The routes that every process has.
+    fn own_routes(&self) -> [Routes; 3] {
+        let declared = Arc::new(Declared::of(&self.mounted, &self.host.upcasts));
+        let record = async move |State(host): State<Host>, caller: Caller, headers: HeaderMap, body: Bytes| {
+            events::post(&host, (&declared, &caller), &headers, &body).await
+        };
+        let modules: Arc<[Mounted]> = self.mounted.clone().into();
+        let front = async move |State(host): State<Host>, headers: HeaderMap| front::page(&host, &headers, &modules);
+        let asyncapi = Arc::new(self.asyncapi.clone());
+        [
+            Routes::new(Access::Open)
+                .get("/health/live", health::live)
+                .get("/health/ready", health::ready),
+            Routes::new(Access::Viewer)
+                .get("/", front)
+                .get("/asyncapi.json", async move || Json(&*asyncapi).into_response()),
+            Routes::new(Access::Service).post("/api/v1/events", record),
+        ]
     }
 }
 
@@ -190,6 +236,7 @@ fn with_safe_headers(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 

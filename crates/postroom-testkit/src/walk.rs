@@ -53,10 +53,15 @@ fn read(text: &str, title: &str) -> String {
 }
 
 /// Walks in a shell like the one that guides ask for, with `name` set to where the server is.
-pub async fn run(script: &str, (name, url): (&str, &str)) -> Walked {
+pub async fn run(script: &str, server: (&str, &str)) -> Walked {
+    run_with(script, [server]).await
+}
+
+/// The same with several variables.
+pub async fn run_with<const N: usize>(script: &str, variables: [(&str, &str); N]) -> Walked {
     let shell = Command::new("bash")
         .args(["-euo", "pipefail", "-c", script])
-        .env(name, url)
+        .envs(variables)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();

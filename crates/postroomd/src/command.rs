@@ -13,6 +13,7 @@ mod replay;
 mod serve;
 mod status;
 mod tail;
+mod token;
 mod topics;
 mod trial;
 mod up;
@@ -79,6 +80,8 @@ enum Command {
     Topics(topics::Topics),
     #[command(subcommand)]
     Catalog(catalog::Catalog),
+    #[command(subcommand)]
+    Token(token::Token),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
     Bench(bench::Bench),
@@ -114,6 +117,7 @@ impl Cli {
             Command::Resume(command) => command.run(&config).await,
             Command::Forget(command) => command.run(&config).await,
             Command::Topics(command) => command.run(&config).await,
+            Command::Token(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config, self.shared.store.as_ref()).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,

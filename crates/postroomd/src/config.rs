@@ -1,5 +1,6 @@
 //! The configuration: typed values with defaults, read once from `postroom.toml` and `POSTROOM__SECTION__KEY`.
 
+mod access;
 mod alert;
 mod broker;
 mod read;
@@ -21,10 +22,12 @@ use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
 use crate::store::StoreUrl;
 
+pub(crate) use access::Access;
 pub(crate) use alert::Alerts;
 pub(crate) use broker::Brokers;
 pub(crate) use route::{Destination, Route};
 pub(crate) use server::Server;
+pub(crate) use value::parse_duration;
 
 /// Every key with its default, as `postroom config print` shows it.
 pub(crate) const REFERENCE: &str = include_str!("config/reference.toml");
@@ -55,6 +58,7 @@ impl fmt::Display for Unusable {
 pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) server: Server,
+    pub(crate) access: Access,
     pub(crate) log: Log,
     pub(crate) telemetry: Telemetry,
     pub(crate) relay: Relay,

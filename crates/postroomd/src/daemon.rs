@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use postroom::operate::token::{self, Role};
 use postroom::{CancellationToken, Inspect, Mode};
-use postroom_host::{Feed, Module, Platform, Process};
+use postroom_host::{Access, Feed, Module, Platform, Process};
 use tokio::net::TcpListener;
 
 use crate::broker::{BrokerKind, Brokers};
@@ -86,16 +87,73 @@ pub(crate) async fn close(store: &dyn Inspect) -> Result<()> {
     }
 }
 
-/// Binds the address, for now only one that other machines cannot reach.
+/// Binds the address.
 pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener> {
-    if !listen.ip().is_loopback() {
-        bail!(
-            "{listen} can be reached from other machines, and this version has no authentication yet; \
-             listen on 127.0.0.1:{} and put a proxy that has it in front",
-            listen.port()
-        );
-    }
     TcpListener::bind(listen)
         .await
         .with_context(|| format!("listen on {listen} (choose another address with --listen, port 0 picks a free one)"))
 }
+
+/// Refuses an address that other machines can reach as long as something for it is missing, and lists all of it.
+pub(crate) async fn check_doors(
+    config: &Config,
+    store: &dyn Inspect,
+    process: &Process,
+    listen: SocketAddr,
+) -> Result<()> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    let tokens = token::admitted(store.db()).await?;
+    let has_admin = tokens.iter().any(|token| token.role == Role::Admin);
+    let has_member_routes = process
+        .operations()
+        .iter()
+        .any(|(_, operation)| operation.access == Access::Member);
+    let missing = missing(config, has_admin, has_member_routes);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "other machines can reach {listen}, and for that this is missing:\n  - {}\nOr listen on 127.0.0.1:{}, which only this \
+         machine can reach",
+        missing.join("\n  - "),
+        listen.port()
+    )
+}
+
+fn missing(config: &Config, has_admin: bool, has_member_routes: bool) -> Vec<&'static str> {
+    let is_encrypted = config.server.tls.is_some() || config.server.plain_http;
+    let needs = [
+        (
+            is_encrypted,
+            "a certificate: set [server.tls] certificate and key in postroom.toml; or, if a proxy in front of Postroom ends TLS, \
+             set server.plain_http = true",
+        ),
+        (
+            has_admin,
+            "a token for an admin: run `postroom token create NAME --role admin`",
+        ),
+        (
+            !has_member_routes || config.access.has_members(),
+            "the keys of members: set jwks, public_keys or a secret in [access.members]",
+        ),
+    ];
+    needs
+        .into_iter()
+        .filter(|(is_there, _)| !is_there)
+        .map(|(_, says)| says)
+        .collect()
+}
+
+/// Says how callers come in, where nothing asks them for a token.
+pub(crate) fn tell_of_doors(config: &Config, listen: SocketAddr) {
+    if listen.ip().is_loopback() && !config.access.locked {
+        tracing::info!(
+            "no token is needed on this machine; `postroom token create NAME --role admin` and `access.locked = true` change that"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,9 @@
 //! The shop's HTTP API: place an order, and show its progress.
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
-use postroom_host::{Body, Host, Problem};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -12,10 +11,10 @@ use crate::domain::Order;
 use crate::handlers;
 use crate::tables::{self, Progress};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/hello/orders", post(place_order))
-        .route("/hello/orders/{order_id}", get(show_order))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/hello/orders", place_order)
+        .get("/hello/orders/{order_id}", show_order)
 }
 
 #[derive(Deserialize)]

@@ -1,16 +1,15 @@
 //! The HTTP API of the audit: the events of one aggregate.
 
+use axum::Json;
 use axum::extract::{Path, State};
-use axum::routing::get;
-use axum::{Json, Router};
-use postroom_host::{Host, Problem};
+use postroom_host::{Access, Host, Problem, Routes};
 
 use super::tables::{self, Record};
 use crate::door::{Part, commit};
 use crate::refusal::{check_id, check_text};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new().route("/umbra/audit/{aggregate_type}/{aggregate_id}", get(list))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service).get("/umbra/audit/{aggregate_type}/{aggregate_id}", list)
 }
 
 async fn list(

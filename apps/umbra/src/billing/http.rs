@@ -2,9 +2,8 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
-use axum::{Extension, Json, Router};
-use postroom_host::{Body, Host, Problem};
+use axum::{Extension, Json};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -17,17 +16,17 @@ use crate::identity::tables::check_registered;
 use crate::plan::Plan;
 use crate::refusal::{check_id, check_text};
 
-pub(crate) fn routes(till: Till) -> Router<Host> {
-    Router::new()
-        .route("/umbra/users/{user_id}/billing-keys", post(issue_key))
-        .route("/umbra/billing-keys/{billing_key_id}", delete(delete_key))
-        .route("/umbra/subscriptions", post(start))
-        .route("/umbra/subscriptions/{subscription_id}", get(show))
-        .route("/umbra/subscriptions/{subscription_id}/upgrade", post(upgrade))
-        .route("/umbra/subscriptions/{subscription_id}/downgrade", post(downgrade))
-        .route("/umbra/subscriptions/{subscription_id}/cancel", post(cancel))
-        .route("/umbra/guilds/{guild_id}/subscription", get(show_of_guild))
-        .layer(Extension(till))
+pub(crate) fn routes(till: Till) -> Routes {
+    Routes::new(Access::Service)
+        .post("/umbra/users/{user_id}/billing-keys", issue_key)
+        .delete("/umbra/billing-keys/{billing_key_id}", delete_key)
+        .post("/umbra/subscriptions", start)
+        .get("/umbra/subscriptions/{subscription_id}", show)
+        .post("/umbra/subscriptions/{subscription_id}/upgrade", upgrade)
+        .post("/umbra/subscriptions/{subscription_id}/downgrade", downgrade)
+        .post("/umbra/subscriptions/{subscription_id}/cancel", cancel)
+        .get("/umbra/guilds/{guild_id}/subscription", show_of_guild)
+        .extension(till)
 }
 
 #[derive(Deserialize)]

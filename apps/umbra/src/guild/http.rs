@@ -1,10 +1,9 @@
 //! The HTTP API for the bot: installation, removal, change of owner, deletion of the guild.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post, put};
-use axum::{Json, Router};
-use postroom_host::{Body, Host, Problem};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 
 use super::domain::Guild;
@@ -12,12 +11,13 @@ use super::{handlers, tables};
 use crate::door::{Id, commit};
 use crate::refusal::check_id;
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/umbra/guilds", post(install))
-        .route("/umbra/guilds/{guild_id}", get(show).delete(delete))
-        .route("/umbra/guilds/{guild_id}/kick", post(kick))
-        .route("/umbra/guilds/{guild_id}/owner", put(change_owner))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/umbra/guilds", install)
+        .get("/umbra/guilds/{guild_id}", show)
+        .delete("/umbra/guilds/{guild_id}", delete)
+        .post("/umbra/guilds/{guild_id}/kick", kick)
+        .put("/umbra/guilds/{guild_id}/owner", change_owner)
 }
 
 #[derive(Deserialize)]

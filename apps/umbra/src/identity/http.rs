@@ -1,20 +1,19 @@
 //! The HTTP API for users.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
-use axum::{Json, Router};
-use postroom_host::{Body, Host, Problem};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 
 use super::{handlers, tables};
 use crate::door::{Id, commit};
 use crate::refusal::check_id;
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/umbra/users", post(register))
-        .route("/umbra/users/{user_id}/sessions", post(create_session))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/umbra/users", register)
+        .post("/umbra/users/{user_id}/sessions", create_session)
 }
 
 #[derive(Deserialize)]

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use postroom::clock;
-use postroom_host::{Host, Problem};
+use postroom_host::{Access, Host, Problem, Routes};
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -18,10 +17,10 @@ use crate::refusal::Refusal;
 #[derive(Clone, Copy)]
 struct Grace(Duration);
 
-pub(crate) fn routes(grace: Duration) -> Router<Host> {
-    Router::new()
-        .route("/umbra/guilds/{guild_id}/license", get(show))
-        .layer(Extension(Grace(grace)))
+pub(crate) fn routes(grace: Duration) -> Routes {
+    Routes::new(Access::Service)
+        .get("/umbra/guilds/{guild_id}/license", show)
+        .extension(Grace(grace))
 }
 
 #[derive(Serialize)]

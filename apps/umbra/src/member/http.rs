@@ -1,10 +1,9 @@
 //! The HTTP API for a guild's web page and its moderators.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
-use axum::{Json, Router};
-use postroom_host::{Body, Host, Problem};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 
 use super::handlers;
@@ -12,10 +11,10 @@ use crate::door::{Id, commit};
 use crate::guild::tables::check_installed;
 use crate::refusal::{check_list, check_text};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/umbra/guilds/{guild_id}/members", post(join))
-        .route("/umbra/members/{member_id}/restore", post(restore))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/umbra/guilds/{guild_id}/members", join)
+        .post("/umbra/members/{member_id}/restore", restore)
 }
 
 #[derive(Deserialize)]

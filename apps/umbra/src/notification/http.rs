@@ -1,15 +1,14 @@
 //! The HTTP API of the notices that a user received.
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
-use postroom_host::{Host, Problem};
+use postroom_host::{Access, Host, Problem, Routes};
 
 use super::tables::{self, Notice};
 use crate::door::{Id, Part, commit};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new().route("/umbra/users/{user_id}/notices", get(list))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service).get("/umbra/users/{user_id}/notices", list)
 }
 
 async fn list(State(host): State<Host>, Id(user_id): Id, part: Part) -> Result<Json<Vec<Notice>>, Problem> {

@@ -1,11 +1,10 @@
 //! The HTTP API for the recovery workers and the raid guard.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{delete, post};
-use axum::{Json, Router};
 use postroom::emit;
-use postroom_host::{Body, Host, Problem};
+use postroom_host::{Access, Body, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 
 use super::events::{AntiNukeActioned, AntiNukeTriggered};
@@ -14,15 +13,15 @@ use crate::door::{Id, commit};
 use crate::guild::tables::check_installed;
 use crate::refusal::{check_list, check_text};
 
-pub(crate) fn routes() -> Router<Host> {
-    Router::new()
-        .route("/umbra/guilds/{guild_id}/snapshots", post(create_snapshot))
-        .route("/umbra/snapshots/{snapshot_id}", delete(delete_snapshot))
-        .route("/umbra/snapshots/{snapshot_id}/restores", post(start_restore))
-        .route("/umbra/restores/{restore_job_id}/complete", post(complete_restore))
-        .route("/umbra/restores/{restore_job_id}/fail", post(fail_restore))
-        .route("/umbra/guilds/{guild_id}/anti-nuke", post(trigger_anti_nuke))
-        .route("/umbra/guilds/{guild_id}/anti-nuke/actions", post(action_anti_nuke))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Service)
+        .post("/umbra/guilds/{guild_id}/snapshots", create_snapshot)
+        .delete("/umbra/snapshots/{snapshot_id}", delete_snapshot)
+        .post("/umbra/snapshots/{snapshot_id}/restores", start_restore)
+        .post("/umbra/restores/{restore_job_id}/complete", complete_restore)
+        .post("/umbra/restores/{restore_job_id}/fail", fail_restore)
+        .post("/umbra/guilds/{guild_id}/anti-nuke", trigger_anti_nuke)
+        .post("/umbra/guilds/{guild_id}/anti-nuke/actions", action_anti_nuke)
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! Mistakes in what a platform was given, found before anything runs. Each message names the module, route or setting at fault.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use postroom::{Error, Result};
@@ -8,7 +9,9 @@ use postroom::{Error, Result};
 use super::feed::{Feed, UNNAMED};
 use super::process::OWN;
 use super::{Outgoing, Platform};
+use crate::access::Doors;
 use crate::module::Module;
+use crate::routes::Operation;
 
 /// The shortest lease: a process renews its leases several times before they run out.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -101,6 +104,48 @@ pub(super) fn published(routes: &[Outgoing], feeds: &[(String, Feed)]) -> Result
         }
     }
     Ok(())
+}
+
+/// The doors of a process. A server that other machines can reach needs locked ones.
+pub(super) fn doors(doors: Option<Doors>, address: Option<SocketAddr>) -> Result<Doors> {
+    match (doors, address) {
+        (Some(doors), Some(address)) if !doors.is_locked() && !address.ip().is_loopback() => {
+            Err(Error::invalid(format!(
+                "other machines can reach {address}, and the doors are unlocked; use Doors::locked(), or listen on 127.0.0.1"
+            )))
+        }
+        (Some(doors), _) => Ok(doors),
+        (None, Some(address)) if address.ip().is_loopback() => Ok(Doors::unlocked()),
+        (None, _) => Ok(Doors::locked()),
+    }
+}
+
+/// Each method at a path belongs to one module, and the parameters of a path have one name.
+pub(super) fn operations(operations: &[(&'static str, Operation)]) -> Result<()> {
+    let mut taken: HashMap<String, Vec<&(&'static str, Operation)>> = HashMap::new();
+    for one in operations {
+        let (module, operation) = one;
+        let same_place = taken.entry(without_names(&operation.path)).or_default();
+        let clash =
+            |(_, other): &&&(&'static str, Operation)| other.method == operation.method || other.path != operation.path;
+        if let Some((other_module, other)) = same_place.iter().find(clash) {
+            return Err(Error::invalid(format!(
+                "the HTTP route {} {} of {module} is the same as {} {} of {other_module}; begin paths with the module's name",
+                operation.method, operation.path, other.method, other.path
+            )));
+        }
+        same_place.push(one);
+    }
+    Ok(())
+}
+
+/// `/a/{id}/b` is `/a/{}/b`.
+fn without_names(path: &str) -> String {
+    let segment = |segment: &str| match segment.starts_with('{') {
+        true => "{}".to_owned(),
+        false => segment.to_owned(),
+    };
+    path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
 /// Progress is kept by name, and a subscriber is a route too.

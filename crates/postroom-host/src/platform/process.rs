@@ -11,10 +11,11 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::host::Host;
 use crate::module::Part;
+use crate::routes::Operation;
 use crate::server::{HttpListener, Server};
 
 /// Under this name a store keeps the migrations of Postroom's own tables.
-pub(super) const OWN: &str = "postroom";
+pub(crate) const OWN: &str = "postroom";
 
 /// A process that is put together and does not run yet: the result of [`crate::Platform::build`].
 #[derive(Debug)]
@@ -44,6 +45,11 @@ impl Process {
     /// The page that it serves at `/metrics`, for a server of your own.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Every HTTP route of the process, with the module that has it; the process's own are those of `postroom`.
+    pub fn operations(&self) -> Vec<(&'static str, Operation)> {
+        self.server.operations()
     }
 
     /// Everything that its HTTP server serves, for a server of your own.

@@ -6,6 +6,7 @@
     reason = "tests and their harness: what goes wrong fails the test"
 )]
 
+mod access;
 mod alert;
 mod carrier;
 mod platform;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use postroom_bench::{
-    BacklogBench, Bench as Measurement, EmitBench, IdleBench, Native, Outcome, Place, RelayBench, Setting,
+    AccessBench, BacklogBench, Bench as Measurement, EmitBench, IdleBench, Native, Outcome, Place, RelayBench, Setting,
 };
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
@@ -85,6 +85,15 @@ enum What {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
         seconds: u32,
     },
+    /// Measure the cost of the check of a token in requests per second
+    Access {
+        /// Clients side by side
+        #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        clients: u16,
+        /// How long all rounds take together
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+    },
 }
 
 impl Bench {
@@ -132,6 +141,7 @@ impl What {
             Self::Emit { connections, seconds } => format!("emit --connections {connections} --seconds {seconds}"),
             Self::Backlog { small, large } => format!("backlog --small {small} --large {large}"),
             Self::Idle { subscribers, seconds } => format!("idle --subscribers {subscribers} --seconds {seconds}"),
+            Self::Access { clients, seconds } => format!("access --clients {clients} --seconds {seconds}"),
         }
     }
 
@@ -152,6 +162,7 @@ impl What {
             Self::Emit { connections, seconds } => Measurement::Emit(EmitBench { connections, seconds }),
             Self::Backlog { small, large } => Measurement::Backlog(BacklogBench { small, large }),
             Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
+            Self::Access { clients, seconds } => Measurement::Access(AccessBench { clients, seconds }),
         })
     }
 }

@@ -50,14 +50,14 @@ impl Up {
         }
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
-        let url = config
-            .server
-            .url(listener.local_addr().context("read the bound address")?);
+        let address = listener.local_addr().context("read the bound address")?;
+        let url = config.server.url(address);
         let Some(store) = signals.unless(config.store.url.open()).await.transpose()? else {
             return Ok(());
         };
         let platform = daemon::platform(&config, &store, modules(&config, self.demo))?
-            .serve_with(listener, config.server.serving());
+            .serve_with(listener, config.server.serving())
+            .doors(config.access.doors(address.ip().is_loopback())?);
         let platform = match &notes {
             Some(notes) => {
                 let view = View::new(Arc::clone(&store), &config.store.url, url.clone(), notes.clone());
@@ -72,6 +72,8 @@ impl Up {
         if applied > 0 {
             tracing::info!(applied, "tables are up to date");
         }
+        daemon::check_doors(&config, store.as_ref(), &process, address).await?;
+        daemon::tell_of_doors(&config, address);
         signals.unless(tell_if_standby(store.as_ref())).await;
         if notes.is_none() {
             output::print(format!("store {}\nlistening on {url}", config.store.url))?;

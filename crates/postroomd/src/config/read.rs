@@ -5,8 +5,8 @@ use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, alert, broker, route, server,
-    value,
+    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, access, alert, broker, route,
+    server, value,
 };
 
 use crate::broker::BrokerKind;
@@ -37,6 +37,7 @@ fn read_root(root: &mut Section<'_>) -> Config {
             url: section.take("url", value::store_url).unwrap_or_default(),
         }),
         server: root.section("server", server::read),
+        access: root.section("access", access::read),
         log: root.section("log", |section| Log {
             format: section.take_or(
                 "format",

@@ -189,7 +189,7 @@ pub(super) fn file(value: &Value) -> Result<String, String> {
 }
 
 /// A whole number and its unit.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;

@@ -1,5 +1,6 @@
 //! The built binary, as people use it: on a store in a folder of its own, with real signals and a real port.
 
+mod access;
 mod alert;
 mod bench;
 mod bench_broker;

@@ -1,0 +1,218 @@
+//! The doors of a process: whether callers need a token here, and how a token is checked.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use postroom::Inspect;
+use postroom_access::{FailedTries, MemberKeys, Refused, RetryAfter};
+
+use super::tokens::Tokens;
+use super::{Access, Caller};
+use crate::problem::Problem;
+
+/// How callers are checked. The default asks for no token.
+#[derive(Clone, Debug, Default)]
+pub struct Doors {
+    is_locked: bool,
+    members: Option<MemberKeys>,
+    metrics: Option<Access>,
+}
+
+impl Doors {
+    /// Every route but those that are [`Access::Open`] needs a token.
+    pub fn locked() -> Self {
+        Self {
+            is_locked: true,
+            ..Self::default()
+        }
+    }
+
+    /// No token is needed, except that of a member on a route for members. For a server that only this machine can reach.
+    pub fn unlocked() -> Self {
+        Self::default()
+    }
+
+    /// Sets the keys with which tokens of members are checked.
+    #[must_use]
+    pub fn members(mut self, keys: MemberKeys) -> Self {
+        self.members = Some(keys);
+        self
+    }
+
+    /// Sets what `/metrics` asks of its callers, if not [`Access::Viewer`].
+    #[must_use]
+    pub fn metrics(mut self, access: Access) -> Self {
+        self.metrics = Some(access);
+        self
+    }
+
+    pub(crate) fn metrics_access(&self) -> Access {
+        self.metrics.unwrap_or(Access::Viewer)
+    }
+
+    /// Whether callers need a token.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    pub(crate) fn keeper(&self, store: Arc<dyn Inspect>) -> Keeper {
+        Keeper {
+            is_locked: self.is_locked,
+            members: self.members.clone(),
+            tokens: Tokens::new(store),
+            tries: FailedTries::default(),
+        }
+    }
+}
+
+/// Checks the callers of one process.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    is_locked: bool,
+    members: Option<MemberKeys>,
+    tokens: Tokens,
+    tries: FailedTries,
+}
+
+/// Why a caller is refused.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The route needs a token, and there is none.
+    NoToken(Access),
+    /// The token is not accepted.
+    BadToken(String),
+    /// Too many tries with bad tokens.
+    TooMany(RetryAfter),
+    /// The token is accepted, and does not suffice.
+    Forbidden(String),
+    /// The token could not be checked.
+    Unchecked(Problem),
+}
+
+impl Keeper {
+    /// The caller of a request that comes to a route of this module which asks this.
+    pub(crate) async fn admit(
+        &self,
+        (access, module): (Access, &str),
+        headers: &HeaderMap,
+        client: Option<IpAddr>,
+    ) -> Result<Caller, Refusal> {
+        let caller = match bearer(headers)? {
+            None => Caller::Anonymous,
+            Some(token) => self.identify(token, client).await?,
+        };
+        match &caller {
+            _ if caller.may(access, module) => Ok(caller),
+            Caller::Anonymous if !self.is_locked && access != Access::Member => Ok(caller),
+            Caller::Anonymous => Err(Refusal::NoToken(access)),
+            _ => Err(Refusal::Forbidden(forbidden(&caller, access, module))),
+        }
+    }
+
+    /// The holder of a token.
+    async fn identify(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, Refusal> {
+        // A token that is known costs no try: a client behind the same address as a guesser is served.
+        if token.starts_with("postroom_") {
+            let found = self.tokens.find(token).await;
+            let found = found.map_err(|error| Refusal::Unchecked(error.into()))?;
+            return match found {
+                Some(token) => Ok(Caller::Holder(token)),
+                None => Err(self.failed(client, "it is unknown, expired or revoked".to_owned())),
+            };
+        }
+        let Some(keys) = &self.members else {
+            return Err(self.failed(
+                client,
+                "it is not a token of Postroom, and members have no keys here".to_owned(),
+            ));
+        };
+        match keys.verify(token).await {
+            Ok(member) => Ok(Caller::Member(Arc::new(member))),
+            Err(Refused::KeysUnavailable) => Err(Refusal::Unchecked(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "the keys of members cannot be read now; try again later",
+            ))),
+            Err(refused) => Err(self.failed(client, refused.to_string())),
+        }
+    }
+
+    fn failed(&self, client: Option<IpAddr>, why: String) -> Refusal {
+        let now = Instant::now();
+        let Some(client) = client else {
+            return Refusal::BadToken(why);
+        };
+        match self.tries.check(client, now) {
+            Err(wait) => Refusal::TooMany(wait),
+            Ok(()) => {
+                self.tries.failed(client, now);
+                Refusal::BadToken(why)
+            }
+        }
+    }
+}
+
+/// The token of the header `authorization: Bearer …`. An empty one counts as none, so that one command line works with doors that
+/// are locked and with doors that are not.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    match (scheme.eq_ignore_ascii_case("bearer"), token.trim()) {
+        (true, "") => Ok(None),
+        (true, token) => Ok(Some(token)),
+        (false, _) => Err(Refusal::BadToken(
+            "the header authorization must be `Bearer`, a space and the token".to_owned(),
+        )),
+    }
+}
+
+fn forbidden(caller: &Caller, access: Access, module: &str) -> String {
+    match (access, caller) {
+        (Access::Member, _) => "this address is for members of the application, with their own tokens".to_owned(),
+        (Access::Service, Caller::Holder(token)) => format!(
+            "the token {:?} has the role {} and no scope for the module {module}",
+            token.name, token.role
+        ),
+        (_, Caller::Holder(token)) => format!(
+            "the token {:?} has the role {}; this address needs the role {access}",
+            token.name, token.role
+        ),
+        _ => format!("this address needs a token with the role {access}"),
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let unauthenticated = |detail: String| {
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
+            (
+                [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))],
+                problem,
+            )
+                .into_response()
+        };
+        match self {
+            Self::NoToken(Access::Member) => {
+                unauthenticated("send the token of a member as `authorization: Bearer TOKEN`".to_owned())
+            }
+            Self::NoToken(_) => unauthenticated(
+                "send a token as `authorization: Bearer TOKEN`; `postroom token create` makes one".to_owned(),
+            ),
+            Self::BadToken(why) => unauthenticated(format!("the token is not accepted: {why}")),
+            Self::TooMany(RetryAfter(wait)) => {
+                let seconds = wait.as_secs().max(1);
+                let detail = format!("too many tokens from this address were refused; try again in {seconds} s");
+                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", detail);
+                ([(header::RETRY_AFTER, HeaderValue::from(seconds))], problem).into_response()
+            }
+            Self::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why).into_response(),
+            Self::Unchecked(problem) => problem.into_response(),
+        }
+    }
+}
