@@ -177,16 +177,42 @@ fn read(file: &Path, what: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// A group that may read the key was let in on purpose; the whole machine was not.
-#[cfg(unix)]
 fn warn_if_others_read(key: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-
-    let mode = std::fs::metadata(key).map(|metadata| metadata.permissions().mode());
-    if mode.is_ok_and(|mode| mode & 0o007 != 0) {
+    if others_read(key) {
         tracing::warn!(key = %key.display(), "every user of this machine can read the key of the certificate; run chmod o-rwx on it");
     }
 }
 
+/// Whether users outside the file's group can read it. An administrator lets a group read a key on purpose.
+#[cfg(unix)]
+fn others_read(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = std::fs::metadata(file).map(|metadata| metadata.permissions().mode());
+    mode.is_ok_and(|mode| mode & 0o004 != 0)
+}
+
 #[cfg(not(unix))]
-fn warn_if_others_read(_key: &Path) {}
+fn others_read(_file: &Path) -> bool {
+    false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_every_user_can_read_is_noticed() {
+        let key = tempfile::NamedTempFile::new().unwrap();
+        let check = |mode: u32, expected: bool| {
+            std::fs::set_permissions(key.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(others_read(key.path()), expected, "{mode:o}");
+        };
+        check(0o600, false);
+        check(0o640, false);
+        check(0o644, true);
+        check(0o604, true);
+    }
+}

@@ -19,8 +19,8 @@ use crate::problem::Problem;
 /// The first byte of every TLS connection: a record of a handshake.
 const HANDSHAKE_RECORD: u8 = 22;
 /// How long to wait until a client of plain HTTP has read the answer, and how much of its request to read meanwhile.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(2);
-const FAREWELL_BYTES_MAX: u64 = 64 << 10;
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
+const CLOSE_BYTES_MAX: u64 = 64 << 10;
 const RESPONSE_BYTES_MAX: usize = 4 << 10;
 
 /// Handshakes of one listener.
@@ -76,9 +76,9 @@ async fn refuse_plain_http(mut tcp: TcpStream) -> io::Result<()> {
     tcp.write_all(&[head.as_bytes(), &body].concat()).await?;
     tcp.shutdown().await?;
     // If it were closed with bytes unread, the system would reset the connection, and the client could lose the answer.
-    let mut rest = tcp.take(FAREWELL_BYTES_MAX);
+    let mut rest = tcp.take(CLOSE_BYTES_MAX);
     let mut nowhere = tokio::io::sink();
-    match timeout(FAREWELL_TIME_MAX, tokio::io::copy(&mut rest, &mut nowhere)).await {
+    match timeout(CLOSE_TIME_MAX, tokio::io::copy(&mut rest, &mut nowhere)).await {
         Ok(read) => read.map(drop),
         Err(_elapsed) => Ok(()),
     }

@@ -68,7 +68,7 @@ impl HttpListener {
     pub(crate) async fn run(self, routes: Router, stop: CancellationToken) {
         let routes = cors::allow(&self.serving.origins, routes);
         let certificate = self.certificate.as_ref();
-        let door = Door {
+        let context = ConnectionContext {
             routes: self.checks.clone().before(routes),
             checks: self.checks,
             handshakes: certificate.map(|certificate| Handshakes::new(certificate.served(), &self.limits)),
@@ -80,13 +80,13 @@ impl HttpListener {
                 certificate.run(self.limits.certificate_every, stop).await;
             }
         };
-        tokio::join!(accept(self.tcp, Arc::new(door)), watch);
+        tokio::join!(accept(self.tcp, Arc::new(context)), watch);
     }
 }
 
 /// Everything that a connection needs.
 #[derive(Debug)]
-struct Door {
+struct ConnectionContext {
     routes: Router,
     checks: Checks,
     handshakes: Option<Handshakes>,
@@ -95,26 +95,26 @@ struct Door {
 }
 
 /// Accepts connections until the stop, then waits for those that are open.
-async fn accept(tcp: TcpListener, door: Arc<Door>) {
+async fn accept(tcp: TcpListener, context: Arc<ConnectionContext>) {
     let mut connections = JoinSet::new();
-    let (mut full, mut refused) = (Seldom::default(), Seldom::default());
+    let (mut full, mut refused) = (LogLimit::default(), LogLimit::default());
     loop {
-        let has_room = connections.len() < door.limits.connections_max;
+        let has_room = connections.len() < context.limits.connections_max;
         if !has_room && full.is_due() {
             let open = connections.len();
             tracing::warn!(open, "as many connections are open as may be; further ones wait");
         }
         tokio::select! {
-            () = door.stop.cancelled() => break,
+            () = context.stop.cancelled() => break,
             Some(_ended) = connections.join_next() => {}
             accepted = tcp.accept(), if has_room => match accepted {
-                Ok((stream, peer)) => drop(connections.spawn(Arc::clone(&door).serve(stream, peer))),
+                Ok((stream, peer)) => drop(connections.spawn(Arc::clone(&context).serve(stream, peer))),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     if refused.is_due() {
                         tracing::warn!(%error, "the system refuses new connections");
                     }
-                    door.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
+                    context.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
                 }
             }
         }
@@ -133,7 +133,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-impl Door {
+impl ConnectionContext {
     /// Serves one connection.
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         if let Err(error) = stream.set_nodelay(true) {
@@ -190,13 +190,13 @@ impl Door {
     }
 }
 
-/// Something that is logged now and then, however often it happens.
+/// A log line that is written at most once a minute.
 #[derive(Debug, Default)]
-struct Seldom {
+struct LogLimit {
     last: Option<Instant>,
 }
 
-impl Seldom {
+impl LogLimit {
     fn is_due(&mut self) -> bool {
         let is_due = self.last.is_none_or(|last| last.elapsed() >= LOG_EVERY);
         if is_due {

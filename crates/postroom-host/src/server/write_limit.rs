@@ -92,7 +92,9 @@ mod tests {
     async fn a_client_that_reads_nothing_is_given_up() {
         let (_client, server) = duplex(4);
         let begun = Instant::now();
-        let error = WriteLimit::new(server, LIMIT).write_all(b"response").await.unwrap_err();
+        let mut limited = WriteLimit::new(server, LIMIT);
+        let written = tokio::time::timeout(2 * LIMIT, limited.write_all(b"response")).await;
+        let error = written.expect("the write ends").unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, LIMIT));
     }
 
