@@ -104,6 +104,12 @@ mod tests {
         );
         check("postroomd", "hello", &[]);
         check("postroom-testkit", "postroom-proof", &[]);
+        check("postroom-bench", "postroom-kafka", &[]);
+        check(
+            "postroom-proof",
+            "postroom-kafka",
+            &["postroom-proof must not depend on postroom-kafka"],
+        );
         check(
             "postroom-proof",
             "postroom-sqlite",
