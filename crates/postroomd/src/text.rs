@@ -57,7 +57,7 @@ pub(crate) fn reason(reason: &Reason) -> String {
             routes.join(", "),
             waiting(*backlog)
         ),
-        Reason::Unworked { backlog, .. } => format!("nobody works the route, {}", waiting(*backlog)),
+        Reason::Unworked { backlog, .. } => format!("no relay delivers the route, {}", waiting(*backlog)),
         Reason::Paused { .. } => "an operator paused the route".to_owned(),
         Reason::Down { says, since_s, .. } => format!("cannot go on, for {since_s:.0} s now: {says}"),
         Reason::NotBrought {
@@ -130,7 +130,7 @@ pub(crate) fn route_state(state: &RouteState) -> String {
     match state {
         RouteState::Working => "working".to_owned(),
         RouteState::Paused => "paused".to_owned(),
-        RouteState::Unworked => "nobody works it".to_owned(),
+        RouteState::Unworked => "no relay delivers it".to_owned(),
         RouteState::Down { says } => format!("cannot go on: {says}"),
         RouteState::Held { keys: 1 } => "1 key held by a dead letter".to_owned(),
         RouteState::Held { keys } => format!("{keys} keys held by dead letters"),

@@ -20,7 +20,7 @@ pub(crate) struct Guard {
 
 /// Admits the caller of a request. Handlers find it as [`Caller`].
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let client = request.extensions().get::<ClientAddress>().map(|client| client.0);
+    let client = ClientAddress::of(request.extensions()).map(|client| client.0);
     let admitted = guard
         .keeper
         .admit((guard.access, guard.module), request.headers(), client)

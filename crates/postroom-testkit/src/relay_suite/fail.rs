@@ -340,7 +340,7 @@ pub async fn a_destination_that_is_down_is_probed_and_then_drained(fresh: Fresh)
     assert!(said.iter().all(|says| says.ends_with("switched off")), "{said:?}");
     assert_eq!(said.len(), 1, "whoever looks at the store sees why");
     office.stop().await;
-    assert_eq!(downs(&office).await.len(), 1, "also while nobody works it");
+    assert_eq!(downs(&office).await.len(), 1, "also while no relay delivers it");
     office.start(office.relay().route(route));
     switch.is_up.store(true, SeqCst);
     office.until_settled("switch").await;
@@ -372,7 +372,7 @@ pub async fn dead_letters_follow_their_route_when_it_is_cut_anew(fresh: Fresh) {
         ..Selection::default()
     };
     let refused = dead::retry(office.fresh.db(), &of_route, "me").await;
-    let refused = refused.expect_err("nobody works it");
+    let refused = refused.expect_err("no relay delivers it");
     assert!(refused.to_string().contains("is not there any more"), "{refused}");
     let all = Selection::default();
     assert_eq!(dead::retry(office.fresh.db(), &all, "me").await.expect("retry"), 0);

@@ -388,7 +388,7 @@ pub async fn decided_dead_letters_go_after_their_time(fresh: Fresh) {
     office.stop().await;
 }
 
-/// A route that nobody works can be forgotten; it no longer holds back retention. One that is worked cannot.
+/// A route that no relay delivers can be forgotten; it no longer holds back retention. One that is worked cannot.
 pub async fn a_route_is_forgotten_when_nobody_works_it(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     office.start(office.relay().subscriber(Scripted::new("s").subscriber(3)));

@@ -15,7 +15,7 @@ async fn nothing(_tx: &mut Tx, _event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// Makes a route of two shards known, which nobody works any more.
+/// Makes a route of two shards known, which no relay delivers any more.
 async fn register(fresh: &Fresh, route: &str) {
     let mut subscriber = Subscriber::matching(route, ["**"], nothing);
     subscriber.shards = 2;

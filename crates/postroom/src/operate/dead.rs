@@ -236,7 +236,7 @@ async fn named(db: &DatabaseConnection, dead_ids: &[i64]) -> Result<Vec<Named>> 
     rows.iter().map(read).collect()
 }
 
-/// Refuses to retry letters of a route that nobody works: if one is named, or its route is.
+/// Refuses to retry letters of a route that no relay delivers: if one is named, or its route is.
 async fn check_routes(db: &DatabaseConnection, which: &Selection) -> Result<()> {
     let mut routes: HashSet<String> = which.routes.iter().cloned().collect();
     routes.extend(named(db, &which.dead_ids).await?.into_iter().map(|letter| letter.route));
@@ -283,7 +283,7 @@ impl Decision {
 }
 
 /// The next letters to decide, read after their routes are locked: two operators never decide the same one. No handler can
-/// take what is no event, and nobody works a route that was forgotten, so that is not retried.
+/// take what is no event, and no relay delivers a route that was forgotten, so that is not retried.
 async fn undecided(tx: &Tx, which: &Selection, after: i64, decision: &Decision) -> Result<Vec<DeadLetter>> {
     let which = Selection {
         state: Some(LetterState::Dead),

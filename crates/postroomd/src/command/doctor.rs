@@ -241,11 +241,11 @@ fn worked(status: &Status) -> Finding {
             "there are none yet",
             "start a relay: `postroom up` or `postroom serve --roles relay`",
         ),
-        (1, true) => Finding::ok("routes", "the one there is is worked"),
-        (count, true) => Finding::ok("routes", format!("all {count} are worked")),
+        (1, true) => Finding::ok("routes", "the only route has a relay"),
+        (count, true) => Finding::ok("routes", format!("all {count} have a relay")),
         (_, false) => Finding::warn(
             "routes",
-            format!("nobody works {}", idle.join(", ")),
+            format!("no relay delivers {}", idle.join(", ")),
             "start a relay that has them: `postroom up` or `postroom serve --roles relay`",
         ),
     }

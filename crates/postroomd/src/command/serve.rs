@@ -14,7 +14,7 @@ use crate::{log, module};
 
 /// Run chosen roles of the daemon, with logs and without example traffic
 ///
-/// Run as many as you like on one store: each route is worked by one of them at a time. Tables are not touched; `postroom
+/// Run as many as you like on one store: at any time one of them delivers a route. Tables are not touched; `postroom
 /// migrate` brings them up to date.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

@@ -98,7 +98,11 @@ async fn a_service_reaches_its_module_and_its_event_types_and_nothing_else() {
     assert_eq!(post_event(&up, "hello.order.placed.v1", &shop).await.0, 202);
     assert_eq!(send(&up, "GET", "/health/live", "", "").await.0, 200, "health is open");
     assert_eq!(send(&up, "GET", "/metrics", &ledger, "").await.0, 403);
-    up.stop().await;
+    assert_eq!(send(&up, "GET", "/metrics", "postroom_viewer_leaked", "").await.0, 401);
+    up.signal("INT").await;
+    let (_, log) = up.end(std::time::Duration::from_secs(10)).await;
+    assert!(log.contains("refused tokens") && !log.contains("leaked"), "{log}");
+    assert!([&ledger, &till, &shop, &wide].iter().all(|token| !log.contains(token.as_str())), "{log}");
     let types = place.ok(&["tail", "--json"]).await;
     assert!(
         !types.contains("shop.order.paid.v1"),

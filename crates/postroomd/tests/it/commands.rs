@@ -224,7 +224,7 @@ async fn why_tells_the_way_of_an_event() {
     assert_eq!(place.ok(&["why"]).await, "nothing holds anything up\n");
     place.emit("2", ORDER).await;
     let said = place.ok(&["why"]).await;
-    assert!(said.contains("nobody works the route, 1 entry waits"), "{said}");
+    assert!(said.contains("no relay delivers the route, 1 entry waits"), "{said}");
 }
 
 #[tokio::test]
