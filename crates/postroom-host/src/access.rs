@@ -52,8 +52,10 @@ impl fmt::Display for Access {
 /// The caller of a request. A handler takes it as an argument.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// A caller that showed no token: on an open route, or on this machine while no token is needed here.
+    /// A caller that showed no token that is accepted, on an open route.
     Anonymous,
+    /// A caller on this machine that showed no token, and needs none here.
+    Local,
     /// The holder of a token: a service or a person.
     Holder(Arc<Token>),
     /// A member of the application.
@@ -66,6 +68,7 @@ impl Caller {
         match (access, self) {
             (Access::Open, _) | (Access::Member, Self::Member(_)) => true,
             (Access::Member, _) | (_, Self::Member(_) | Self::Anonymous) => false,
+            (_, Self::Local) => true,
             (_, Self::Holder(token)) => match (access, token.role) {
                 (_, Role::Admin)
                 | (Access::Operator | Access::Viewer, Role::Operator)
@@ -75,6 +78,11 @@ impl Caller {
                 _ => false,
             },
         }
+    }
+
+    /// Whether it may see details of the process, as on a route for viewers.
+    pub(crate) fn is_viewer(&self) -> bool {
+        self.may(Access::Viewer, OWN)
     }
 
     /// The scope of a service.
@@ -89,6 +97,7 @@ impl Caller {
     pub fn name(&self) -> String {
         match self {
             Self::Anonymous => "anonymous".to_owned(),
+            Self::Local => "local".to_owned(),
             Self::Holder(token) => format!("token:{}", token.name),
             Self::Member(member) => format!("member:{}", member.id),
         }

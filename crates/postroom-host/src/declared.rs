@@ -11,7 +11,7 @@ use crate::problem::Problem;
 /// The declared types by their name in lower case and without its version, so that no other version and no other
 /// spelling of a declared type is accepted either.
 #[derive(Debug, Default)]
-pub(crate) struct Declared(BTreeMap<String, Owner>);
+pub(crate) struct Declared(BTreeMap<String, Vec<Owner>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Owner {
@@ -30,12 +30,15 @@ impl Declared {
             let events = module.events.iter();
             events.map(move |event| (without_version(event.name), owner(event.name)))
         });
-        let mut declared: BTreeMap<String, Owner> = owners.collect();
+        let mut declared: BTreeMap<String, Vec<Owner>> = BTreeMap::new();
+        for (name, owner) in owners {
+            declared.entry(name).or_default().push(owner);
+        }
         // One upcaster may lead to the next: each round finds one step more.
         for _round in upcasts {
             for (from, to) in upcasts {
-                if let Some(owner) = declared.get(&without_version(to)).copied() {
-                    declared.entry(without_version(from)).or_insert(owner);
+                if let Some(owners) = declared.get(&without_version(to)).cloned() {
+                    declared.entry(without_version(from)).or_insert(owners);
                 }
             }
         }
@@ -47,8 +50,8 @@ impl Declared {
     pub(crate) fn check(&self, events: &[Event], caller: &Caller) -> Result<(), Problem> {
         let may_post = |owner: &Owner| caller.scope().is_some_and(|scope| scope.includes_module(owner.module));
         for (index, event) in events.iter().enumerate() {
-            let owner = self.0.get(&without_version(&event.event_type));
-            if let Some(owner) = owner.filter(|owner| !may_post(owner)) {
+            let owners = self.0.get(&without_version(&event.event_type));
+            if let Some(owner) = owners.into_iter().flatten().find(|owner| !may_post(owner)) {
                 return Err(refusal(index, event, *owner));
             }
         }

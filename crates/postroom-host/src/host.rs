@@ -46,6 +46,11 @@ impl Host {
         self.readiness.check().await
     }
 
+    /// The same without the reasons. It asks the database for nothing.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.health.troubles().is_empty()
+    }
+
     /// Begins a transaction: write what changed, `emit` what happened, commit both.
     pub async fn begin(&self) -> Result<Tx> {
         table::begin(self.store.db()).await

@@ -205,7 +205,7 @@ impl Platform {
     /// certificate at fault.
     pub fn build(mut self) -> Result<Process> {
         check::settings(&self)?;
-        let address = self.listener.as_ref().and_then(|(tcp, _)| tcp.local_addr().ok());
+        let doors = check::doors(self.doors.take(), self.listener.as_ref())?;
         let listener = self.listener.take();
         let listener = listener
             .map(|(tcp, serving)| HttpListener::new(tcp, serving))
@@ -230,7 +230,6 @@ impl Platform {
             .iter()
             .map(|module| (module.name, module.tables.clone()))
             .collect();
-        let doors = check::doors(self.doors, address)?;
         let server = Server::new(host.clone(), doors)
             .metrics(metrics.clone())
             .alerts(alerts)

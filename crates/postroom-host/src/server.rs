@@ -46,6 +46,7 @@ use crate::problem::Problem;
 use crate::routes::{Operation, Routes};
 
 pub use client_address::ClientAddress;
+pub(crate) use client_address::is_forwarded;
 pub(crate) use listener::HttpListener;
 pub use name::{HostName, Origin};
 pub use network::Network;
@@ -139,7 +140,7 @@ impl Server {
 
     /// Everything it serves.
     pub(crate) fn router(self) -> Router {
-        let keeper = Arc::new(self.doors.keeper(Arc::clone(&self.host.store)));
+        let keeper = Arc::new(self.doors.keeper(&*self.host.store));
         let guarded = |(module, routes): (&'static str, Routes)| {
             let guard = Guard {
                 keeper: Arc::clone(&keeper),

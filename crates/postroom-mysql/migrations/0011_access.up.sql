@@ -5,7 +5,7 @@ create table if not exists postroom_access_token (
   name varchar(100) not null,
   -- service | viewer | operator | admin
   role varchar(20) not null,
-  -- {"modules": ["ledger"], "emit": ["shop.order.*"]}
+  -- {"modules": ["ledger"], "emit": ["shop.order.**"]}
   scope longtext not null,
   created_at datetime(6) not null default (utc_timestamp(6)),
   created_by varchar(200) not null,

@@ -5,7 +5,7 @@ create table postroom.access_token (
     name text not null,
     -- service | viewer | operator | admin
     role text not null,
-    -- {"modules": ["ledger"], "emit": ["shop.order.*"]}
+    -- {"modules": ["ledger"], "emit": ["shop.order.**"]}
     scope jsonb not null default '{}',
     created_at timestamptz not null default clock_timestamp(),
     created_by text not null,

@@ -5,7 +5,7 @@ create table postroom_access_token (
     name text not null,
     -- service | viewer | operator | admin
     role text not null,
-    -- {"modules": ["ledger"], "emit": ["shop.order.*"]}
+    -- {"modules": ["ledger"], "emit": ["shop.order.**"]}
     scope text not null default '{}' check (json_valid(scope)),
     created_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     created_by text not null,

@@ -120,6 +120,10 @@ impl Inspect for Sqlite {
         inspect::version(&self.readers).await
     }
 
+    fn readers(&self, _connections_max: u32) -> DatabaseConnection {
+        SqlxSqliteConnector::from_sqlx_sqlite_pool(self.readers.clone())
+    }
+
     fn settings(&self) -> &'static [SettingCheck] {
         setting::SETTINGS
     }

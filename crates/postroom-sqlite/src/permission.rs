@@ -12,8 +12,8 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Makes the database file readable by its owner alone: a missing file is created so, and SQLite gives the files beside it the same
-/// permissions. A file of an older version loses the permissions of others. Nothing here fails: opening the file does, if it must.
+/// Keeps the database file from other users: a missing file is created for its owner alone, and SQLite gives the files beside it the
+/// same permissions. A file of an older version loses the permissions of users that are not in its group. Nothing here fails: opening the file does, if it must.
 #[cfg(unix)]
 pub(crate) fn keep_private(file: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
@@ -63,15 +63,11 @@ fn tighten_one(file: &Path) -> io::Result<bool> {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(private)).map(|()| true)
 }
 
-/// The permissions without those of others. A group that may write was let in on purpose, for example for a second program on the
-/// same file; one that may only read comes from the defaults of the system.
+/// The permissions without those of all other users. The group keeps its own: an administrator may have let it in, for example for
+/// monitoring.
 #[cfg(unix)]
 fn private_mode(mode: u32) -> u32 {
-    const GROUP_WRITES: u32 = 0o020;
-    match mode & GROUP_WRITES {
-        0 => mode & 0o700,
-        _ => mode & 0o770,
-    }
+    mode & 0o770
 }
 
 #[cfg(all(test, unix))]
@@ -79,11 +75,11 @@ mod tests {
     use super::private_mode;
 
     #[test]
-    fn others_lose_their_permissions_and_a_group_that_writes_keeps_them() {
+    fn others_lose_their_permissions_and_the_group_keeps_its_own() {
         let check = |mode: u32, expected: u32| assert_eq!(private_mode(mode), expected, "{mode:o}");
         check(0o600, 0o600);
-        check(0o644, 0o600);
-        check(0o640, 0o600);
+        check(0o644, 0o640);
+        check(0o640, 0o640);
         check(0o666, 0o660);
         check(0o660, 0o660);
         check(0o400, 0o400);

@@ -94,14 +94,14 @@ pub(crate) async fn bind(listen: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("listen on {listen} (choose another address with --listen, port 0 picks a free one)"))
 }
 
-/// Refuses an address that other machines can reach as long as something for it is missing, and lists all of it.
+/// Refuses a server that other machines can reach as long as something for it is missing, and lists all of it.
 pub(crate) async fn check_doors(
     config: &Config,
     store: &dyn Inspect,
     process: &Process,
     listen: SocketAddr,
 ) -> Result<()> {
-    if listen.ip().is_loopback() {
+    if !config.server.is_reachable(listen) {
         return Ok(());
     }
     let tokens = token::admitted(store.db()).await?;
@@ -110,20 +110,20 @@ pub(crate) async fn check_doors(
         .operations()
         .iter()
         .any(|(_, operation)| operation.access == Access::Member);
-    let missing = missing(config, has_admin, has_member_routes);
+    let is_encrypted = config.server.tls.is_some() || config.server.plain_http || listen.ip().is_loopback();
+    let missing = missing(config, is_encrypted, has_admin, has_member_routes);
     if missing.is_empty() {
         return Ok(());
     }
     bail!(
-        "other machines can reach {listen}, and for that this is missing:\n  - {}\nOr listen on 127.0.0.1:{}, which only this \
-         machine can reach",
+        "other machines can reach {listen}, by its address or by the settings of [server], and for that this is missing:\n  - \
+         {}\nOr listen on 127.0.0.1:{} without such settings, for this machine alone",
         missing.join("\n  - "),
         listen.port()
     )
 }
 
-fn missing(config: &Config, has_admin: bool, has_member_routes: bool) -> Vec<&'static str> {
-    let is_encrypted = config.server.tls.is_some() || config.server.plain_http;
+fn missing(config: &Config, is_encrypted: bool, has_admin: bool, has_member_routes: bool) -> Vec<&'static str> {
     let needs = [
         (
             is_encrypted,
@@ -148,7 +148,7 @@ fn missing(config: &Config, has_admin: bool, has_member_routes: bool) -> Vec<&'s
 
 /// Says how callers come in, where nothing asks them for a token.
 pub(crate) fn tell_of_doors(config: &Config, listen: SocketAddr) {
-    if listen.ip().is_loopback() && !config.access.locked {
+    if !config.server.is_reachable(listen) && !config.access.locked {
         tracing::info!(
             "no token is needed on this machine; `postroom token create NAME --role admin` and `access.locked = true` change that"
         );

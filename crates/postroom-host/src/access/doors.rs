@@ -12,6 +12,7 @@ use postroom_access::{FailedTries, MemberKeys, Refused, RetryAfter};
 use super::tokens::Tokens;
 use super::{Access, Caller};
 use crate::problem::Problem;
+use crate::server::is_forwarded;
 
 /// How callers are checked. The default asks for no token.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +59,7 @@ impl Doors {
         self.is_locked
     }
 
-    pub(crate) fn keeper(&self, store: Arc<dyn Inspect>) -> Keeper {
+    pub(crate) fn keeper(&self, store: &dyn Inspect) -> Keeper {
         Keeper {
             is_locked: self.is_locked,
             members: self.members.clone(),
@@ -88,8 +89,10 @@ pub(crate) enum Refusal {
     TooMany(RetryAfter),
     /// The token is accepted, and does not suffice.
     Forbidden(String),
+    /// The request came through a proxy, and the doors are unlocked for this machine only.
+    Forwarded,
     /// The token could not be checked.
-    Unchecked(Problem),
+    Unchecked,
 }
 
 impl Keeper {
@@ -100,15 +103,24 @@ impl Keeper {
         headers: &HeaderMap,
         client: Option<IpAddr>,
     ) -> Result<Caller, Refusal> {
-        let caller = match bearer(headers)? {
-            None => Caller::Anonymous,
-            Some(token) => self.identify(token, client).await?,
+        let caller = match self.caller(headers, client).await {
+            // An open route does not depend on tokens, nor on the store that has them.
+            Err(_) if access == Access::Open => Caller::Anonymous,
+            caller => caller?,
         };
         match &caller {
             _ if caller.may(access, module) => Ok(caller),
-            Caller::Anonymous if !self.is_locked && access != Access::Member => Ok(caller),
-            Caller::Anonymous => Err(Refusal::NoToken(access)),
+            Caller::Anonymous | Caller::Local => Err(Refusal::NoToken(access)),
             _ => Err(Refusal::Forbidden(forbidden(&caller, access, module))),
+        }
+    }
+
+    async fn caller(&self, headers: &HeaderMap, client: Option<IpAddr>) -> Result<Caller, Refusal> {
+        match bearer(headers)? {
+            Some(token) => self.identify(token, client).await,
+            None if self.is_locked => Ok(Caller::Anonymous),
+            None if is_forwarded(headers) => Err(Refusal::Forwarded),
+            None => Ok(Caller::Local),
         }
     }
 
@@ -116,8 +128,7 @@ impl Keeper {
     async fn identify(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, Refusal> {
         // A token that is known costs no try: a client behind the same address as a guesser is served.
         if token.starts_with("postroom_") {
-            let found = self.tokens.find(token).await;
-            let found = found.map_err(|error| Refusal::Unchecked(error.into()))?;
+            let found = self.tokens.find(token).await.map_err(|_logged| Refusal::Unchecked)?;
             return match found {
                 Some(token) => Ok(Caller::Holder(token)),
                 None => Err(self.failed(client, "it is unknown, expired or revoked".to_owned())),
@@ -131,12 +142,12 @@ impl Keeper {
         };
         match keys.verify(token).await {
             Ok(member) => Ok(Caller::Member(Arc::new(member))),
-            Err(Refused::KeysUnavailable) => Err(Refusal::Unchecked(Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "unavailable",
-                "the keys of members cannot be read now; try again later",
-            ))),
-            Err(refused) => Err(self.failed(client, refused.to_string())),
+            Err(Refused::KeysUnavailable) => Err(Refusal::Unchecked),
+            Err(
+                refused @ (Refused::Malformed | Refused::WrongAlgorithm | Refused::UnknownKey | Refused::BadSignature),
+            ) => Err(self.failed(client, refused.to_string())),
+            // Its signature is right, so it is no guess.
+            Err(refused) => Err(Refusal::BadToken(refused.to_string())),
         }
     }
 
@@ -158,8 +169,14 @@ impl Keeper {
 /// The token of the header `authorization: Bearer …`. An empty one counts as none, so that one command line works with doors that
 /// are locked and with doors that are not.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else {
-        return Ok(None);
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(value), None) => value,
+        (Some(_), Some(_)) => {
+            let says = "the request has several headers authorization; send one";
+            return Err(Refusal::BadToken(says.to_owned()));
+        }
     };
     let text = value.to_str().unwrap_or_default().trim();
     let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
@@ -205,14 +222,24 @@ impl IntoResponse for Refusal {
                 "send a token as `authorization: Bearer TOKEN`; `postroom token create` makes one".to_owned(),
             ),
             Self::BadToken(why) => unauthenticated(format!("the token is not accepted: {why}")),
-            Self::TooMany(RetryAfter(wait)) => {
-                let seconds = wait.as_secs().max(1);
+            Self::TooMany(wait) => {
+                let seconds = wait.seconds();
                 let detail = format!("too many tokens from this address were refused; try again in {seconds} s");
                 let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", detail);
                 ([(header::RETRY_AFTER, HeaderValue::from(seconds))], problem).into_response()
             }
             Self::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why).into_response(),
-            Self::Unchecked(problem) => problem.into_response(),
+            Self::Forwarded => {
+                let detail = "this request came through a proxy, and this server admits only callers on its own machine without a \
+                              token; set access.locked = true";
+                Problem::new(StatusCode::FORBIDDEN, "forwarded", detail).into_response()
+            }
+            Self::Unchecked => Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "the token cannot be checked now; try again later",
+            )
+            .into_response(),
         }
     }
 }

@@ -1,76 +1,123 @@
 //! The tokens that are accepted now, read from the store every few seconds.
+//!
+//! A task of its own reads the list, one at a time: a caller that gives up does not end it, and does not begin another. A request
+//! with a known token never waits, unless the list is too old.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use postroom::operate::token::{self, Token};
 use postroom::{Error, ErrorKind, Inspect, Result, clock};
+use sea_orm::DatabaseConnection;
+use time::OffsetDateTime;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
-/// A request that finds a list older than this reads it again; others go on with the old one meanwhile.
-const FRESH: Duration = Duration::from_secs(2);
-/// A list older than this is not used: within this time every process has seen a revocation.
-const STALE: Duration = Duration::from_secs(4);
-/// An unknown token may be a new one, so the list is read again, at most this often.
-const AGAIN: Duration = Duration::from_millis(500);
-/// How long the store may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How often the last use of tokens is written down.
-const WRITE_USE: Duration = Duration::from_secs(60);
+/// Connections that read the list. One is enough; the other replaces one that does not answer.
+const READERS: u32 = 2;
 
-/// The list of accepted tokens of one process.
-#[derive(Debug)]
-pub(super) struct Tokens {
-    store: Arc<dyn Inspect>,
-    list: RwLock<List>,
-    reading: tokio::sync::Mutex<()>,
-    used: Mutex<Used>,
+/// Times of the readings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// A request that finds an older list has it read again.
+    fresh: Duration,
+    /// An older list is not used: within this time every process has seen a revocation.
+    stale: Duration,
+    /// The shortest time between two readings, also after failures and for unknown tokens, which may be new ones.
+    again: Duration,
+    /// How long the store may take to answer.
+    answer: Duration,
+    /// How long after a use it is written down.
+    write_use: Duration,
 }
 
-#[derive(Clone, Debug, Default)]
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            fresh: Duration::from_secs(2),
+            stale: Duration::from_secs(4),
+            again: Duration::from_millis(500),
+            answer: Duration::from_secs(2),
+            write_use: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The accepted tokens of one process.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    shared: Arc<Shared>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    readers: DatabaseConnection,
+    /// For the last use of tokens.
+    db: DatabaseConnection,
+    pace: Pace,
+    list: watch::Sender<List>,
+    /// When each token was used last, until it is written down.
+    used: Mutex<HashMap<String, OffsetDateTime>>,
+}
+
+#[derive(Debug, Default)]
 struct List {
-    /// When the reading of it began; `None`: never.
-    read_at: Option<Instant>,
     by_hash: Arc<HashMap<String, Arc<Token>>>,
+    /// The beginning of the reading that brought the list.
+    read_at: Option<Instant>,
+    /// The beginning of the last reading.
+    tried_at: Option<Instant>,
+    is_being_read: bool,
 }
 
 impl List {
     fn is_younger_than(&self, age: Duration) -> bool {
         self.read_at.is_some_and(|at| at.elapsed() < age)
     }
-}
 
-/// Tokens that were accepted and whose use is not written down yet.
-#[derive(Debug)]
-struct Used {
-    hashes: BTreeSet<String>,
-    written_at: Instant,
-    writing: JoinSet<()>,
+    /// Whether to read it now.
+    fn is_due(&self, is_known: bool, pace: &Pace) -> bool {
+        let is_wanted = !is_known || !self.is_younger_than(pace.fresh);
+        is_wanted && !self.is_being_read && self.tried_at.is_none_or(|at| at.elapsed() >= pace.again)
+    }
 }
 
 impl Tokens {
-    pub(super) fn new(store: Arc<dyn Inspect>) -> Self {
+    pub(super) fn new(store: &dyn Inspect) -> Self {
+        Self::paced(store, Pace::default())
+    }
+
+    fn paced(store: &dyn Inspect, pace: Pace) -> Self {
         Self {
-            store,
-            list: RwLock::default(),
-            reading: tokio::sync::Mutex::default(),
-            used: Mutex::new(Used {
-                hashes: BTreeSet::new(),
-                written_at: Instant::now(),
-                writing: JoinSet::new(),
+            shared: Arc::new(Shared {
+                readers: store.readers(READERS),
+                db: store.db().clone(),
+                pace,
+                list: watch::Sender::default(),
+                used: Mutex::default(),
             }),
+            tasks: Mutex::default(),
         }
     }
 
-    /// The token with this text, if it is accepted. An error if the store does not answer and the list is too old.
+    /// The token with this text, if it is accepted. An error if the list is too old because the store does not answer.
     pub(super) async fn find(&self, text: &str) -> Result<Option<Arc<Token>>> {
         let hash = token::hash(text);
-        let known = self.recent().await?.by_hash.get(&hash).cloned();
-        let found = match known {
-            Some(token) => Some(token),
-            None => self.read_unless_younger_than(AGAIN).await?.by_hash.get(&hash).cloned(),
-        };
+        let (mut found, mut is_usable) = self.shared.look_up(&hash);
+        if self.shared.begin_if_due(found.is_some()) {
+            let shared = Arc::clone(&self.shared);
+            self.spawn(async move { shared.read().await });
+        }
+        if found.is_none() || !is_usable {
+            self.shared.wait_for_reading().await;
+            (found, is_usable) = self.shared.look_up(&hash);
+        }
+        if !is_usable {
+            return Err(Error::new(ErrorKind::Unavailable, "read the tokens"));
+        }
         let valid = found.filter(|token| token.is_valid(clock::now()));
         if valid.is_some() {
             self.note_use(hash);
@@ -78,72 +125,166 @@ impl Tokens {
         Ok(valid)
     }
 
-    async fn recent(&self) -> Result<List> {
-        let list = self.list();
-        if list.is_younger_than(FRESH) {
-            return Ok(list);
-        }
-        if list.is_younger_than(STALE) {
-            let Ok(_reading) = self.reading.try_lock() else {
-                return Ok(list); // another request reads it
-            };
-            return Ok(self.read().await.unwrap_or(list));
-        }
-        self.read_unless_younger_than(FRESH).await
-    }
-
-    async fn read_unless_younger_than(&self, age: Duration) -> Result<List> {
-        let _reading = self.reading.lock().await;
-        let list = self.list();
-        match list.is_younger_than(age) {
-            true => Ok(list),
-            false => self.read().await,
-        }
-    }
-
-    /// The caller holds the lock `reading`.
-    async fn read(&self) -> Result<List> {
-        let began = Instant::now();
-        let read = tokio::time::timeout(ANSWER_MAX, token::admitted(self.store.db())).await;
-        let tokens = read.map_err(|late| Error::caused(ErrorKind::Unavailable, "read the tokens", late))??;
-        let by_hash = tokens
-            .into_iter()
-            .map(|token| (token.hash().to_owned(), Arc::new(token)));
-        let list = List {
-            read_at: Some(began),
-            by_hash: Arc::new(by_hash.collect()),
-        };
-        *self.list.write().unwrap_or_else(PoisonError::into_inner) = list.clone();
-        self.write_use();
-        Ok(list)
-    }
-
-    fn list(&self) -> List {
-        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     fn note_use(&self, hash: String) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.hashes.insert(hash);
+        let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = used.is_empty();
+        used.insert(hash, clock::now());
+        drop(used);
+        if is_first {
+            let shared = Arc::clone(&self.shared);
+            self.spawn(async move { shared.write_use().await });
+        }
     }
 
-    /// Writes down which tokens were used, beside the request: a failure costs only the time that a list shows.
-    fn write_use(&self) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.hashes.is_empty() || used.written_at.elapsed() < WRITE_USE {
-            return;
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
+
+impl Shared {
+    /// The token with this hash, and whether the list is young enough to be believed.
+    fn look_up(&self, hash: &str) -> (Option<Arc<Token>>, bool) {
+        let list = self.list.borrow();
+        (list.by_hash.get(hash).cloned(), list.is_younger_than(self.pace.stale))
+    }
+
+    /// Whether the caller must read the list now. Only one of several callers must.
+    fn begin_if_due(&self, is_known: bool) -> bool {
+        if !self.list.borrow().is_due(is_known, &self.pace) {
+            return false;
         }
-        used.written_at = Instant::now();
-        let hashes: Vec<String> = std::mem::take(&mut used.hashes).into_iter().collect();
-        let store = Arc::clone(&self.store);
-        while used.writing.try_join_next().is_some() {}
-        used.writing.spawn(async move {
-            if let Err(error) = token::record_use(store.db(), &hashes).await {
-                tracing::debug!(
-                    error = error.report(),
-                    "the last use of tokens could not be written down"
-                );
+        self.list.send_if_modified(|list| {
+            let is_due = list.is_due(is_known, &self.pace);
+            if is_due {
+                list.tried_at = Some(Instant::now());
+                list.is_being_read = true;
+            }
+            is_due
+        })
+    }
+
+    async fn wait_for_reading(&self) {
+        let mut list = self.list.subscribe();
+        let ended = list.wait_for(|list| !list.is_being_read);
+        // The caller looks at the list in any case.
+        drop(timeout(self.pace.answer, ended).await);
+    }
+
+    /// Reads the list once. Keeps the old one if that fails.
+    async fn read(&self) {
+        let read = timeout(self.pace.answer, token::admitted(&self.readers)).await;
+        let read = read.unwrap_or_else(|late| Err(Error::caused(ErrorKind::Unavailable, "read the tokens", late)));
+        if let Err(error) = &read {
+            tracing::warn!(error = error.report(), "the tokens of callers could not be read");
+        }
+        self.list.send_modify(|list| {
+            list.is_being_read = false;
+            if let Ok(tokens) = read {
+                let by_hash = tokens
+                    .into_iter()
+                    .map(|token| (token.hash().to_owned(), Arc::new(token)));
+                list.by_hash = Arc::new(by_hash.collect());
+                list.read_at = list.tried_at;
             }
         });
+    }
+
+    /// Writes down, a little later, when tokens were used. A failure costs only the times that a list shows.
+    async fn write_use(&self) {
+        sleep(self.pace.write_use).await;
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Err(error) = token::record_use(&self.db, &used).await {
+            tracing::warn!(
+                error = error.report(),
+                "the last use of tokens could not be written down"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postroom::operate::token::{NewToken, Role, Scope};
+    use postroom_testkit::{Fresh, fresh};
+
+    use super::*;
+
+    const PACE: Pace = Pace {
+        fresh: Duration::from_millis(50),
+        stale: Duration::from_millis(300),
+        again: Duration::from_millis(20),
+        answer: Duration::from_millis(100),
+        write_use: Duration::from_millis(10),
+    };
+
+    async fn make(fresh: &Fresh) -> String {
+        let new = NewToken {
+            name: "kim".to_owned(),
+            role: Role::Viewer,
+            scope: Scope::default(),
+            expires_at: None,
+        };
+        token::create(fresh.db(), &new, "test").await.unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_too_old_is_not_believed() {
+        let fresh = fresh::sqlite().await;
+        let text = make(&fresh).await;
+        let store = fresh.store();
+        let tokens = Tokens::paced(&*store, PACE);
+        assert!(tokens.find(&text).await.unwrap().is_some());
+        tokens.shared.readers.close_by_ref().await.unwrap(); // the store is away now
+        let begun = Instant::now();
+        let refused = loop {
+            match tokens.find(&text).await {
+                Ok(found) => assert!(found.is_some()),
+                Err(error) => break error,
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        let waited = begun.elapsed();
+        assert!(
+            (PACE.stale / 2..PACE.stale + PACE.answer * 2).contains(&waited),
+            "{waited:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn guesses_read_the_list_at_most_so_often() {
+        let fresh = fresh::sqlite().await;
+        let tokens = Tokens::new(&*fresh.store());
+        assert!(tokens.find("postroom_viewer_0").await.unwrap().is_none());
+        let tried_at = tokens.shared.list.borrow().tried_at;
+        for guess in 1..100 {
+            assert!(
+                tokens
+                    .find(&format!("postroom_viewer_{guess}"))
+                    .await
+                    .unwrap()
+                    .is_none()
+            );
+        }
+        assert_eq!(tokens.shared.list.borrow().tried_at, tried_at, "within half a second");
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_use_is_written_down() {
+        let fresh = fresh::sqlite().await;
+        let text = make(&fresh).await;
+        let tokens = Tokens::paced(&*fresh.store(), PACE);
+        let before = clock::now() - Duration::from_millis(1);
+        assert!(tokens.find(&text).await.unwrap().is_some());
+        let after = clock::now();
+        let used = loop {
+            if let Some(at) = token::list(fresh.db()).await.unwrap()[0].last_used_at {
+                break at;
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        assert!(before <= used && used <= after, "{before} {used} {after}");
     }
 }

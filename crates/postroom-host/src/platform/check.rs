@@ -1,10 +1,10 @@
 //! Mistakes in what a platform was given, found before anything runs. Each message names the module, route or setting at fault.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use postroom::{Error, Result};
+use tokio::net::TcpListener;
 
 use super::feed::{Feed, UNNAMED};
 use super::process::OWN;
@@ -12,6 +12,7 @@ use super::{Outgoing, Platform};
 use crate::access::Doors;
 use crate::module::Module;
 use crate::routes::Operation;
+use crate::server::Serving;
 
 /// The shortest lease: a process renews its leases several times before they run out.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -106,8 +107,11 @@ pub(super) fn published(routes: &[Outgoing], feeds: &[(String, Feed)]) -> Result
     Ok(())
 }
 
-/// The doors of a process. A server that other machines can reach needs locked ones.
-pub(super) fn doors(doors: Option<Doors>, address: Option<SocketAddr>) -> Result<Doors> {
+/// The doors of a process. A server that other machines can reach needs locked ones, also through a proxy on this machine: settings
+/// that are for others than this machine show that it has one.
+pub(super) fn doors(doors: Option<Doors>, listener: Option<&(TcpListener, Serving)>) -> Result<Doors> {
+    let address = listener.and_then(|(tcp, _)| tcp.local_addr().ok());
+    let is_for_others = listener.is_some_and(|(_, serving)| serving.is_for_others());
     match (doors, address) {
         (Some(doors), Some(address)) if !doors.is_locked() && !address.ip().is_loopback() => {
             Err(Error::invalid(format!(
@@ -115,7 +119,7 @@ pub(super) fn doors(doors: Option<Doors>, address: Option<SocketAddr>) -> Result
             )))
         }
         (Some(doors), _) => Ok(doors),
-        (None, Some(address)) if address.ip().is_loopback() => Ok(Doors::unlocked()),
+        (None, Some(address)) if address.ip().is_loopback() && !is_for_others => Ok(Doors::unlocked()),
         (None, _) => Ok(Doors::locked()),
     }
 }

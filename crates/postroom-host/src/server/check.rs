@@ -64,10 +64,12 @@ impl Checks {
             Ok(hosts) => hosts,
             Err(problem) => return Some(problem),
         };
-        if let Some(host) = hosts.iter().find(|host| !self.hosts.accept(host, client)) {
+        // Behind a proxy on this machine every client may seem to be here.
+        let is_here = client.is_loopback() && !client_address::is_forwarded(request.headers());
+        if let Some(host) = hosts.iter().find(|host| !self.hosts.accept(host, is_here)) {
             return Some(misdirected(&format!("the host {host}")));
         }
-        if hosts.is_empty() && matches!(self.hosts, Accepted::Only(_)) && !client.is_loopback() {
+        if hosts.is_empty() && matches!(self.hosts, Accepted::Only(_)) && !is_here {
             return Some(misdirected("requests without a host"));
         }
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
@@ -82,11 +84,11 @@ impl Checks {
 }
 
 impl Accepted {
-    fn accept(&self, host: &HostName, client: IpAddr) -> bool {
+    fn accept(&self, host: &HostName, is_here: bool) -> bool {
         match self {
             Self::Any => true,
             Self::Loopback => host.is_loopback(),
-            Self::Only(names) => names.contains(host) || (host.is_loopback() && client.is_loopback()),
+            Self::Only(names) => names.contains(host) || (host.is_loopback() && is_here),
         }
     }
 }

@@ -35,6 +35,12 @@ impl<S: Send + Sync> FromRequestParts<S> for ClientAddress {
     }
 }
 
+/// Whether a proxy has passed the request on: then its client may be anywhere.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    let names = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+    names.iter().any(|name| headers.contains_key(*name))
+}
+
 /// The other end of the connection.
 pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     let info = extensions.get::<ConnectInfo<SocketAddr>>();

@@ -18,6 +18,18 @@ pub struct Serving {
     pub trusted_proxies: Vec<Network>,
 }
 
+impl Serving {
+    /// Whether some setting is for clients on other machines: then a proxy or a tunnel brings them, if the server listens on a
+    /// loopback address.
+    pub fn is_for_others(&self) -> bool {
+        let has_names = match &self.hosts {
+            Hosts::Any | Hosts::ByListener => false,
+            Hosts::Only(names) => names.iter().any(|name| !name.is_loopback()),
+        };
+        has_names || !self.origins.is_empty() || !self.trusted_proxies.is_empty()
+    }
+}
+
 /// The names under which clients may reach the server: the values of `Host` that it accepts, with any port. A request for another
 /// name gets 421. Without this check, a web page could reach a local server through a name of its own (DNS rebinding).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use axum::extract::Path;
-use postroom::CancellationToken;
 use postroom::operate::token::{self, NewToken, Role, Scope};
+use postroom::{CancellationToken, Event, Subscriber, Tx};
 use postroom_access::MemberKeys;
 use postroom_host::{Access, Caller, Doors, Module, Platform, Routes};
 use postroom_testkit::client::Answer;
@@ -32,11 +32,16 @@ async fn say_which(Path(id): Path<String>, caller: Caller) -> String {
     json!([id, caller.name()]).to_string()
 }
 
+async fn ignore(_: &mut Tx, _: &Event) -> postroom::Result<()> {
+    Ok(())
+}
+
 /// A module with one route for each level.
 fn shop() -> Module {
     let route =
         |module: Module, access: Access| module.http(Routes::new(access).get(&format!("/shop/{access}"), say_who));
-    let module = LEVELS.into_iter().fold(Module::new("shop"), route);
+    let sales = Subscriber::matching("sales", ["shop.**"], ignore);
+    let module = LEVELS.into_iter().fold(Module::new("shop").subscriber(sales), route);
     module.http(Routes::new(Access::Service).get("/shop/orders/{id}", say_which))
 }
 
@@ -128,6 +133,22 @@ async fn each_token_opens_the_routes_of_its_role_and_scope() {
         json!(["7", "token:till"])
     );
     assert_eq!(locked.get("/shop/member", &member).await.ok(), json!("member:42"));
+    until("a viewer sees the details", || async {
+        locked.get("/health/ready", &viewer).await.body.get("lines").is_some()
+    })
+    .await;
+    let plain = locked.get("/health/ready", "").await;
+    assert_eq!(plain.body.as_object().unwrap().len(), 1, "{plain:?}");
+    assert_eq!(
+        locked.get("/shop/open", "postroom_viewer_0").await.ok(),
+        json!("anonymous")
+    );
+    let twice = [
+        ("authorization", format!("Bearer {viewer}")),
+        ("authorization", format!("Bearer {admin}")),
+    ];
+    let twice = twice.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(locked.client.must("GET", "/shop/viewer", &twice, "").await.status, 401);
     locked.end().await;
 }
 
@@ -139,6 +160,21 @@ async fn unlocked_doors_ask_for_nothing_but_the_token_of_a_member() {
     assert_eq!(opened(&locked, "").await, [Open, Service, Viewer, Operator, Admin]);
     let wrong = locked.get("/shop/service", "postroom_service_0").await;
     assert_eq!(wrong.code(), "unauthenticated", "a token that is shown is checked");
+    for header in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
+        let through_proxy = locked
+            .client
+            .must("GET", "/shop/service", &[(header, "10.0.0.1")], "")
+            .await;
+        assert_eq!(
+            (through_proxy.status, through_proxy.code()),
+            (403, "forwarded"),
+            "{header}"
+        );
+    }
+    until("the details are shown", || async {
+        locked.client.get("/health/ready").await.body.get("lines").is_some()
+    })
+    .await;
     locked.end().await;
 }
 

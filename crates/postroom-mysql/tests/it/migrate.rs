@@ -13,7 +13,7 @@ const TABLES: &str = "select count(*) from information_schema.tables
 async fn migrations_go_up_and_down_and_up_again() {
     let fresh = Fresh::migrated().await;
     let all = fresh.store.migrations();
-    assert_eq!(fresh.number(TABLES).await, 16);
+    assert_eq!(fresh.number(TABLES).await, 17);
     let db = fresh.store.db();
     for expected in all.iter().rev() {
         let taken_back = migration::down(db, "postroom", all).await.unwrap();

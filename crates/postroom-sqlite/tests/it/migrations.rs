@@ -8,6 +8,7 @@ use crate::{Fixture, event, migrated, open};
 const ROWS_EVERYWHERE: &str = "
     insert into postroom_outbox (event_type, aggregate_type, aggregate_id, payload) values ('a.b', 'a', '1', '1');
     insert into postroom_outbox_cursor (route, shard, position) values ('r', 0, '0:0:0');
+    insert into postroom_access_token (hash, hint, name, role, created_by) values ('h', 'p', 'n', 'admin', 'a');
     insert into postroom_outbox_parked (route, shard, id, event_id, event_type, aggregate_type, aggregate_id, payload, state)
         values ('r', 0, 1, 'e', 't', 'a', '1', '1', 'retry');
     insert into postroom_outbox_failed (route, shard, id, event_id, event_type, aggregate_type, aggregate_id, payload)
@@ -30,7 +31,7 @@ async fn up_down_and_up_again_with_rows_in_every_table() {
     let fixture = Fixture::new().await;
     let (db, all) = (fixture.store.db(), fixture.store.migrations());
     let first = tables(&fixture).await;
-    assert_eq!(first.len(), 15, "every table of the platform: {first:?}");
+    assert_eq!(first.len(), 16, "every table of the platform: {first:?}");
     fixture.sql(ROWS_EVERYWHERE).await;
     while migration::down(db, "postroom", all).await.unwrap().is_some() {}
     assert_eq!(

@@ -26,7 +26,7 @@ async fn a_new_store_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn a_store_of_an_older_version_becomes_its_owners_alone() {
+async fn a_store_of_an_older_version_is_kept_from_other_users() {
     let place = tempfile::tempdir().unwrap();
     set(place.path(), 0o755);
     let file = place.path().join("postroom.db");
@@ -37,7 +37,7 @@ async fn a_store_of_an_older_version_becomes_its_owners_alone() {
     }
     let _second = open(&file).await;
     for name in names {
-        assert_eq!(mode(&place.path().join(name)), 0o600, "{name}");
+        assert_eq!(mode(&place.path().join(name)), 0o640, "{name}");
     }
     assert_eq!(mode(place.path()), 0o755, "a folder that exists is not touched");
     store.close().await;

@@ -127,8 +127,16 @@ pub async fn a_token_is_made_used_and_revoked(fresh: Fresh) {
     assert!(secret.starts_with(&found.hint) && found.hint.len() < secret.len() / 2);
     assert!(found.last_used_at.is_none() && found.is_valid(clock::now()));
     assert!(!found.is_valid(clock::now() + Duration::from_secs(3601)), "it expires");
-    token::record_use(db, &[found.hash().to_owned()]).await.expect("use");
-    assert!(token::list(db).await.expect("list")[0].last_used_at.is_some());
+    let used_at = clock::now();
+    let used = [(found.hash().to_owned(), used_at)].into();
+    token::record_use(db, &used).await.expect("use");
+    let written = token::list(db).await.expect("list")[0]
+        .last_used_at
+        .expect("it was used");
+    assert!(
+        (written - used_at).abs() < time::Duration::milliseconds(2),
+        "{written} {used_at}"
+    );
     let text = format!("select count(*) from postroom.access_token where hash = '{secret}'");
     assert_eq!(office.number(&text).await, 0, "only the hash is kept");
 

@@ -3,11 +3,11 @@
 //! A token has 256 random bits. It is shown once, when it is made; the database keeps its SHA-256. [`admitted`] is what a process
 //! reads every few seconds: a token that is revoked or has expired is not in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
-use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -206,7 +206,7 @@ pub struct Token {
     /// Until when it is accepted.
     #[serde(with = "time::serde::rfc3339::option")]
     pub expires_at: Option<OffsetDateTime>,
-    /// When a process last accepted it, to the minute.
+    /// When a process last accepted it. A process writes this down half a minute later.
     #[serde(with = "time::serde::rfc3339::option")]
     pub last_used_at: Option<OffsetDateTime>,
     /// Since when it is not accepted any more.
@@ -286,12 +286,23 @@ pub async fn list(db: &DatabaseConnection) -> Result<Vec<Token>> {
     Ok(tokens)
 }
 
-/// The tokens that are accepted now. This writes nothing.
+/// The tokens that are accepted now. A row that this version cannot read is left out. This writes nothing.
 pub async fn admitted(db: &DatabaseConnection) -> Result<Vec<Token>> {
+    let tx = table::look(db).await?;
+    let backend = tx.get_database_backend();
+    let mut select = columns(&tx);
+    select.and_where(Expr::col("revoked_at").is_null());
+    let rows = query(&tx, &select).await?;
+    tx.commit().await?;
     let now = clock::now();
-    let mut tokens = list(db).await?;
-    tokens.retain(|token| token.is_valid(now));
-    Ok(tokens)
+    let readable = rows.iter().filter_map(|row| match read(row, backend) {
+        Ok(token) => Some(token),
+        Err(error) => {
+            tracing::warn!(error = error.report(), "a token cannot be read and is not accepted");
+            None
+        }
+    });
+    Ok(readable.filter(|token| token.is_valid(now)).collect())
 }
 
 /// Revokes the tokens of this name. Every process refuses them within seconds.
@@ -321,23 +332,37 @@ pub async fn revoke(db: &DatabaseConnection, name: &str, actor: &str) -> Result<
     Ok(())
 }
 
-/// Writes down that tokens with these hashes were accepted now.
-pub async fn record_use(db: &DatabaseConnection, hashes: &[String]) -> Result<()> {
+/// Writes down when tokens with these hashes were accepted.
+pub async fn record_use(db: &DatabaseConnection, used: &HashMap<String, OffsetDateTime>) -> Result<()> {
     let tx = table::begin_own(db).await?;
-    let mut update = Query::update();
-    update
-        .table(table::named(&tx, Table::AccessToken))
-        .value("last_used_at", db_now(tx.get_database_backend()))
-        .and_where(Expr::col("hash").is_in(hashes.iter().map(String::as_str)));
-    tx.execute(&update)
-        .await
-        .map_err(|source| Error::db("write down when a token was used", source))?;
+    for (hash, at) in used {
+        let mut update = Query::update();
+        update
+            .table(table::named(&tx, Table::AccessToken))
+            .value("last_used_at", Expr::val(stamp(tx.get_database_backend(), *at)))
+            .and_where(Expr::col("hash").eq(hash.as_str()));
+        tx.execute(&update)
+            .await
+            .map_err(|source| Error::db("write down when a token was used", source))?;
+    }
     tx.commit().await?;
     Ok(())
 }
 
 async fn select(tx: &Tx, name: Option<&str>) -> Result<Vec<Token>> {
-    let backend = tx.get_database_backend();
+    let mut select = columns(tx);
+    if let Some(name) = name {
+        select.and_where(Expr::col("name").eq(name));
+    }
+    let rows = query(tx, &select).await?;
+    rows.iter().map(|row| read(row, tx.get_database_backend())).collect()
+}
+
+fn columns(tx: &Tx) -> SelectStatement {
+    let scope = match tx.get_database_backend() {
+        DbBackend::Postgres => Expr::col("scope").cast_as("text"),
+        _ => Expr::col("scope"),
+    };
     let mut select = Query::select();
     select
         .columns([
@@ -352,24 +377,17 @@ async fn select(tx: &Tx, name: Option<&str>) -> Result<Vec<Token>> {
             "revoked_at",
             "revoked_by",
         ])
-        .expr_as(
-            match backend {
-                DbBackend::Postgres => Expr::col("scope").cast_as("text"),
-                _ => Expr::col("scope"),
-            },
-            "scope",
-        )
+        .expr_as(scope, "scope")
         .from(table::named(tx, Table::AccessToken))
         .order_by("created_at", Order::Desc)
         .order_by("hash", Order::Asc);
-    if let Some(name) = name {
-        select.and_where(Expr::col("name").eq(name));
-    }
-    let rows = tx
-        .query_all(&select)
+    select
+}
+
+async fn query(tx: &Tx, select: &SelectStatement) -> Result<Vec<QueryResult>> {
+    tx.query_all(select)
         .await
-        .map_err(|source| Error::db("read the tokens", source))?;
-    rows.iter().map(|row| read(row, backend)).collect()
+        .map_err(|source| Error::db("read the tokens", source))
 }
 
 fn read(row: &QueryResult, backend: DbBackend) -> Result<Token> {

@@ -62,6 +62,12 @@ pub trait Inspect: Outbox {
     /// The name and the version of the database, for example `PostgreSQL 17.2`.
     async fn version(&self) -> Result<String>;
 
+    /// Connections for reading, at most `connections_max` of them: no other work takes them, and a long transaction elsewhere does
+    /// not delay them.
+    fn readers(&self, connections_max: u32) -> DatabaseConnection {
+        self.pool(connections_max)
+    }
+
     /// The settings of the database that can cost events or stop Postroom. [`operate::settings`](crate::operate::settings) reads
     /// them.
     fn settings(&self) -> &'static [SettingCheck];

@@ -46,12 +46,12 @@ impl Serve {
         };
         let process = daemon::platform(&config, &store, module::enabled(&config))?
             .serve_with(listener, config.server.serving())
-            .doors(config.access.doors(address.ip().is_loopback())?)
+            .doors(config.access.doors(config.server.is_reachable(address))?)
             .part("progress", |host, stop| log_progress(host.store, stop))
             .build()?;
         daemon::check_doors(&config, store.as_ref(), &process, address).await?;
         daemon::tell_of_doors(&config, address);
-        tracing::info!(roles = ?self.roles, store = %config.store.url, listen = config.server.url(address), "serving");
+        tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %config.server.url(address), "serving");
         let outcome = daemon::run(process, signals).await;
         daemon::close(store.as_ref()).await?;
         telemetry.finish().await;

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use postroom::clock;
 use postroom::operate::token::{self, NewToken, Role, Scope};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use super::actor;
 use crate::age::with_date;
@@ -37,7 +38,7 @@ pub(crate) struct Create {
     /// A module whose HTTP routes the service may call; may be repeated
     #[arg(long = "module", value_name = "MODULE")]
     modules: Vec<String>,
-    /// Event types that the service may post to /api/v1/events, for example shop.order.*; may be repeated
+    /// Event types that the service may post to /api/v1/events, for example 'shop.order.**'; may be repeated
     #[arg(long, value_name = "PATTERN")]
     emit: Vec<String>,
     /// How long it is accepted, for example 90d [default: until it is revoked]
@@ -105,7 +106,7 @@ impl Create {
                 modules: self.modules.into_iter().collect(),
                 emit: self.emit.into_iter().collect(),
             },
-            expires_at: self.expires_in.map(|lifetime| clock::now() + lifetime),
+            expires_at: self.expires_in.map(expiry).transpose()?,
         };
         let secret = token::create(store.db(), &new, &actor()).await?;
         if self.json {
@@ -155,7 +156,14 @@ impl List {
     }
 }
 
-/// `module ledger; emit shop.order.*`
+/// The time at which a token expires that is made now.
+fn expiry(lifetime: Duration) -> Result<OffsetDateTime> {
+    let lifetime = time::Duration::try_from(lifetime).ok();
+    let expires_at = lifetime.and_then(|lifetime| clock::now().checked_add(lifetime));
+    expires_at.context("--expires-in is too long; the token would expire after the year 9999")
+}
+
+/// `module ledger; emit ledger.**`
 fn scope(scope: &Scope) -> String {
     let modules = scope.modules.iter().map(|module| format!("module {module}"));
     let emit = scope.emit.iter().map(|pattern| format!("emit {pattern}"));
@@ -179,7 +187,8 @@ impl Revoke {
 impl Member {
     fn run(self, config: &Config) -> Result<()> {
         let keys = config.access.members()?;
-        let keys = keys.context("members have no keys; set [access.members] secret_file in the configuration")?;
+        let keys = keys
+            .context("members have no keys; set a secret in [access.members], or POSTROOM__ACCESS__MEMBERS__SECRET")?;
         let token = keys.mint(&self.member, self.expires_in)?;
         match self.json {
             true => print_json(&json!({ "member": self.member, "token": token })),

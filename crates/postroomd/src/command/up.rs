@@ -57,7 +57,7 @@ impl Up {
         };
         let platform = daemon::platform(&config, &store, modules(&config, self.demo))?
             .serve_with(listener, config.server.serving())
-            .doors(config.access.doors(address.ip().is_loopback())?);
+            .doors(config.access.doors(config.server.is_reachable(address))?);
         let platform = match &notes {
             Some(notes) => {
                 let view = View::new(Arc::clone(&store), &config.store.url, url.clone(), notes.clone());

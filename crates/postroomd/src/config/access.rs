@@ -16,7 +16,7 @@ const LEEWAY_MAX: Duration = Duration::from_secs(5 * 60);
 /// `[access]`
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Access {
-    /// Whether callers need a token also on a loopback address. On any other address they always do.
+    /// Whether callers need a token also where only this machine can reach the server. Elsewhere they always do.
     pub(crate) locked: bool,
     metrics: Level,
     members: Option<Members>,
@@ -62,9 +62,9 @@ impl fmt::Debug for Keys {
 }
 
 impl Access {
-    /// The doors of a process that listens on a loopback address, or on another one.
-    pub(crate) fn doors(&self, is_loopback: bool) -> Result<Doors> {
-        let doors = match self.locked || !is_loopback {
+    /// The doors of a process. Those that other machines can reach are locked.
+    pub(crate) fn doors(&self, is_reachable: bool) -> Result<Doors> {
+        let doors = match self.locked || is_reachable {
             true => Doors::locked(),
             false => Doors::unlocked(),
         };

@@ -47,6 +47,12 @@ impl Server {
         }
     }
 
+    /// Whether clients on other machines can reach a server that listens here: by its address, or through a proxy, of which settings
+    /// for other machines tell.
+    pub(crate) fn is_reachable(&self, bound: SocketAddr) -> bool {
+        !bound.ip().is_loopback() || self.plain_http || self.serving().is_for_others()
+    }
+
     /// The address of a server that listens here, as clients write it.
     pub(crate) fn url(&self, bound: SocketAddr) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };

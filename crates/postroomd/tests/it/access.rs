@@ -8,6 +8,8 @@
 
 use postroom_testkit::walk;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Child;
 
 use crate::harness::{Daemon, Place};
 
@@ -102,7 +104,12 @@ async fn a_service_reaches_its_module_and_its_event_types_and_nothing_else() {
     up.signal("INT").await;
     let (_, log) = up.end(std::time::Duration::from_secs(10)).await;
     assert!(log.contains("refused tokens") && !log.contains("leaked"), "{log}");
-    assert!([&ledger, &till, &shop, &wide].iter().all(|token| !log.contains(token.as_str())), "{log}");
+    assert!(
+        [&ledger, &till, &shop, &wide]
+            .iter()
+            .all(|token| !log.contains(token.as_str())),
+        "{log}"
+    );
     let types = place.ok(&["tail", "--json"]).await;
     assert!(
         !types.contains("shop.order.paid.v1"),
@@ -174,6 +181,10 @@ async fn an_address_that_others_can_reach_needs_everything_and_says_so_at_once()
     ] {
         assert!(refused.contains(missing), "{refused}");
     }
+    place.configure("[server]\nhosts = [\"events.example.com\"]\n");
+    let refused_behind_proxy = place.fails(&["up", "--listen", "127.0.0.1:0"]).await;
+    assert!(refused_behind_proxy.contains("token create"), "{refused_behind_proxy}");
+    place.configure("");
     token(&place, &["kim", "--role", "admin"]).await;
     let refused = place
         .fails(&["serve", "--roles", "relay", "--listen", "0.0.0.0:0"])
@@ -182,16 +193,21 @@ async fn an_address_that_others_can_reach_needs_everything_and_says_so_at_once()
         refused.contains("[server.tls]") && !refused.contains("token create"),
         "{refused}"
     );
+    place.configure("[server]\ntrusted_proxies = [\"127.0.0.1\"]\n");
+    let mut through_proxy = place.command(&["up", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    wait_until_it_listens(&mut through_proxy).await;
     place.configure("[server]\nplain_http = true\n");
     let mut child = place.command(&["up", "--listen", "0.0.0.0:0"]).spawn().unwrap();
-    let mut out = tokio::io::BufReader::new(child.stdout.take().unwrap());
+    wait_until_it_listens(&mut child).await;
+}
+
+async fn wait_until_it_listens(daemon: &mut Child) {
+    let mut out = BufReader::new(daemon.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening on") {
         line.clear();
-        let read = tokio::io::AsyncBufReadExt::read_line(&mut out, &mut line)
-            .await
-            .unwrap();
+        let read = out.read_line(&mut line).await.unwrap();
         assert!(read > 0, "it ended");
     }
-    child.kill().await.unwrap();
+    daemon.kill().await.unwrap();
 }

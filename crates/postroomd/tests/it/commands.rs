@@ -339,7 +339,6 @@ async fn mistakes_are_told_once_with_the_way_out() {
         &["dead", "retry"],
         &["dead", "retry", "7"],
         &["why", "01990000-0000-7000-8000-000000000000"],
-        &["up", "--listen", "0.0.0.0:8080"],
         &emit("{}"),
         &emit("{"),
     ] {
