@@ -23,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Limits failed tries per client address, and in total. IPv6 addresses count per /64: one client has at least that.
 ///
-/// Call [`FailedTries::check`] before a token is looked at, and [`FailedTries::failed`] after it was refused. Valid tokens cost
+/// After a token was refused, ask [`FailedTries::check`] how to answer, and count it by [`FailedTries::failed`]. Valid tokens cost
 /// nothing. Requests that are checked at the same time all pass, so a client can exceed its limit by its parallel requests.
 ///
 /// When the total limit is used up, only addresses with a recent failed try are refused. Others still have one try, so an

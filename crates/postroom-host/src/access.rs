@@ -26,7 +26,7 @@ pub enum Access {
     Open,
     /// The token of a member of the application (a JWT).
     Member,
-    /// The token of a service whose scope includes the module.
+    /// The token of a service whose scope includes the module (for `/api/v1/events`: event types), or of an admin.
     Service,
     /// The token of a person.
     Viewer,

@@ -140,10 +140,10 @@ impl Server {
 
     /// Everything it serves.
     pub(crate) fn router(self) -> Router {
-        let keeper = Arc::new(self.doors.keeper(&*self.host.store));
+        let authenticator = Arc::new(self.doors.authenticator(&*self.host.store));
         let guarded = |(module, routes): (&'static str, Routes)| {
             let guard = Guard {
-                keeper: Arc::clone(&keeper),
+                authenticator: Arc::clone(&authenticator),
                 access: routes.access(),
                 module,
             };
@@ -161,7 +161,7 @@ impl Server {
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-            .layer(middleware::from_fn(guard))
+            .layer(middleware::from_fn(limit))
             .with_state(self.host)
     }
 
@@ -199,7 +199,7 @@ async fn method_not_allowed() -> Problem {
 }
 
 /// A handler that hangs or panics costs its own request and nothing else.
-async fn guard(request: Request, next: Next) -> Response {
+async fn limit(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = tracing::info_span!("request", otel.kind = "server", %method, path);
     let traceparent = request
@@ -251,7 +251,7 @@ mod tests {
     async fn a_handler_that_panics_costs_its_own_request() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(panics)).layer(middleware::from_fn(guard));
+        let router = Router::new().route("/", get(panics)).layer(middleware::from_fn(limit));
         let talk = async {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";

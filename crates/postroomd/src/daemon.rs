@@ -110,8 +110,8 @@ pub(crate) async fn check_doors(
         .operations()
         .iter()
         .any(|(_, operation)| operation.access == Access::Member);
-    let is_encrypted = config.server.tls.is_some() || config.server.plain_http || listen.ip().is_loopback();
-    let missing = missing(config, is_encrypted, has_admin, has_member_routes);
+    let has_required_tls = config.server.tls.is_some() || config.server.plain_http || listen.ip().is_loopback();
+    let missing = missing(config, has_required_tls, has_admin, has_member_routes);
     if missing.is_empty() {
         return Ok(());
     }
@@ -123,10 +123,10 @@ pub(crate) async fn check_doors(
     )
 }
 
-fn missing(config: &Config, is_encrypted: bool, has_admin: bool, has_member_routes: bool) -> Vec<&'static str> {
+fn missing(config: &Config, has_required_tls: bool, has_admin: bool, has_member_routes: bool) -> Vec<&'static str> {
     let needs = [
         (
-            is_encrypted,
+            has_required_tls,
             "a certificate: set [server.tls] certificate and key in postroom.toml; or, if a proxy in front of Postroom ends TLS, \
              set server.plain_http = true",
         ),
@@ -136,7 +136,7 @@ fn missing(config: &Config, is_encrypted: bool, has_admin: bool, has_member_rout
         ),
         (
             !has_member_routes || config.access.has_members(),
-            "the keys of members: set jwks, public_keys or a secret in [access.members]",
+            "keys that check the tokens of members: set jwks, public_keys or a secret in [access.members]",
         ),
     ];
     needs
@@ -146,8 +146,8 @@ fn missing(config: &Config, is_encrypted: bool, has_admin: bool, has_member_rout
         .collect()
 }
 
-/// Says how callers come in, where nothing asks them for a token.
-pub(crate) fn tell_of_doors(config: &Config, listen: SocketAddr) {
+/// Logs that no token is needed, if that is so.
+pub(crate) fn log_if_unlocked(config: &Config, listen: SocketAddr) {
     if !config.server.is_reachable(listen) && !config.access.locked {
         tracing::info!(
             "no token is needed on this machine; `postroom token create NAME --role admin` and `access.locked = true` change that"

@@ -11,10 +11,12 @@ use postroom_access::{FailedTries, MemberKeys, Refused, RetryAfter};
 
 use super::tokens::Tokens;
 use super::{Access, Caller};
+use crate::platform::OWN;
 use crate::problem::Problem;
 use crate::server::is_forwarded;
 
-/// How callers are checked. The default asks for no token.
+/// How the callers of HTTP routes are checked: the doors are locked if a caller needs a token. The default is
+/// [`Doors::unlocked`].
 #[derive(Clone, Debug, Default)]
 pub struct Doors {
     is_locked: bool,
@@ -59,8 +61,8 @@ impl Doors {
         self.is_locked
     }
 
-    pub(crate) fn keeper(&self, store: &dyn Inspect) -> Keeper {
-        Keeper {
+    pub(crate) fn authenticator(&self, store: &dyn Inspect) -> Authenticator {
+        Authenticator {
             is_locked: self.is_locked,
             members: self.members.clone(),
             tokens: Tokens::new(store),
@@ -71,7 +73,7 @@ impl Doors {
 
 /// Checks the callers of one process.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Authenticator {
     is_locked: bool,
     members: Option<MemberKeys>,
     tokens: Tokens,
@@ -95,7 +97,7 @@ pub(crate) enum Refusal {
     Unchecked,
 }
 
-impl Keeper {
+impl Authenticator {
     /// The caller of a request that comes to a route of this module which asks this.
     pub(crate) async fn admit(
         &self,
@@ -137,7 +139,7 @@ impl Keeper {
         let Some(keys) = &self.members else {
             return Err(self.failed(
                 client,
-                "it is not a token of Postroom, and members have no keys here".to_owned(),
+                "it is not a token of Postroom, and this server has no keys to check the tokens of members".to_owned(),
             ));
         };
         match keys.verify(token).await {
@@ -190,18 +192,17 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
 }
 
 fn forbidden(caller: &Caller, access: Access, module: &str) -> String {
-    match (access, caller) {
-        (Access::Member, _) => "this address is for members of the application, with their own tokens".to_owned(),
-        (Access::Service, Caller::Holder(token)) => format!(
-            "the token {:?} has the role {} and no scope for the module {module}",
-            token.name, token.role
-        ),
-        (_, Caller::Holder(token)) => format!(
-            "the token {:?} has the role {}; this address needs the role {access}",
-            token.name, token.role
-        ),
-        _ => format!("this address needs a token with the role {access}"),
-    }
+    let holder = match caller {
+        Caller::Holder(token) => format!("the token {:?} has the role {}", token.name, token.role),
+        Caller::Member(_) | Caller::Anonymous | Caller::Local => "this is the token of a member".to_owned(),
+    };
+    let needed = match access {
+        Access::Member => "the token of a member of the application".to_owned(),
+        Access::Service if module == OWN => "the token of a service with --emit, or of an admin".to_owned(),
+        Access::Service => format!("the token of a service with --module {module}, or of an admin"),
+        _ => format!("a token with the role {access}"),
+    };
+    format!("{holder}; this route needs {needed}")
 }
 
 impl IntoResponse for Refusal {
@@ -224,14 +225,14 @@ impl IntoResponse for Refusal {
             Self::BadToken(why) => unauthenticated(format!("the token is not accepted: {why}")),
             Self::TooMany(wait) => {
                 let seconds = wait.seconds();
-                let detail = format!("too many tokens from this address were refused; try again in {seconds} s");
+                let detail = format!("too many tokens of this client were refused; try again in {seconds} s");
                 let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", detail);
                 ([(header::RETRY_AFTER, HeaderValue::from(seconds))], problem).into_response()
             }
             Self::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why).into_response(),
             Self::Forwarded => {
-                let detail = "this request came through a proxy, and this server admits only callers on its own machine without a \
-                              token; set access.locked = true";
+                let detail = "this request came through a proxy, and without a token this server admits only callers on its own \
+                              machine; send a token, or set access.locked = true";
                 Problem::new(StatusCode::FORBIDDEN, "forwarded", detail).into_response()
             }
             Self::Unchecked => Problem::new(

@@ -6,14 +6,14 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::doors::Keeper;
+use super::doors::Authenticator;
 use super::{Access, Caller};
 use crate::server::ClientAddress;
 
 /// What the layer knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) access: Access,
     pub(crate) module: &'static str,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Guard {
 pub(crate) async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let client = ClientAddress::of(request.extensions()).map(|client| client.0);
     let admitted = guard
-        .keeper
+        .authenticator
         .admit((guard.access, guard.module), request.headers(), client)
         .await;
     match admitted {

@@ -107,8 +107,8 @@ pub(super) fn published(routes: &[Outgoing], feeds: &[(String, Feed)]) -> Result
     Ok(())
 }
 
-/// The doors of a process. A server that other machines can reach needs locked ones, also through a proxy on this machine: settings
-/// that are for others than this machine show that it has one.
+/// The doors of a process. An address that other machines can reach needs locked ones. Without a word of the caller they are locked
+/// also on a loopback address, if settings for other machines show that a proxy is there.
 pub(super) fn doors(doors: Option<Doors>, listener: Option<&(TcpListener, Serving)>) -> Result<Doors> {
     let address = listener.and_then(|(tcp, _)| tcp.local_addr().ok());
     let is_for_others = listener.is_some_and(|(_, serving)| serving.is_for_others());

@@ -64,7 +64,8 @@ pub(super) fn decide(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> 
     }
 }
 
-/// Follows the hops from the right, as long as they are trusted. A hop that is no address ends the way: its proxy is the client.
+/// Reads the list from right to left while the entries are trusted proxies. At an entry that is not an IP address it stops, and the
+/// last trusted proxy counts as the client.
 fn furthest(peer: IpAddr, hops: impl DoubleEndedIterator<Item = Option<IpAddr>>, trusted: &[Network]) -> IpAddr {
     let walk = hops.rev().try_fold(peer, |nearer, hop| match hop {
         Some(hop) if is_trusted(hop, trusted) => Ok(hop),

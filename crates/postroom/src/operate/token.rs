@@ -1,7 +1,8 @@
 //! Tokens with which services and people come in over HTTP.
 //!
-//! A token has 256 random bits. It is shown once, when it is made; the database keeps its SHA-256. [`admitted`] is what a process
-//! reads every few seconds: a token that is revoked or has expired is not in it.
+//! A token has 256 random bits. It is shown once, when it is made; the database keeps its SHA-256, and its
+//! first characters so that people recognise it. [`admitted`] is the list that a process reads again and again: a token that is
+//! revoked or has expired is not in it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -37,7 +38,7 @@ pub enum Role {
     Viewer,
     /// A person who also acts: retries, replays, pauses.
     Operator,
-    /// A person who may do everything.
+    /// A person who may call every route that is not for members.
     Admin,
 }
 
@@ -131,7 +132,7 @@ impl NewToken {
             }
             (Role::Viewer | Role::Operator | Role::Admin, false) => {
                 return Err(Error::invalid(format!(
-                    "a scope is for services; the role {} reaches every module",
+                    "a scope is for services; a token with the role {} has none",
                     self.role
                 )));
             }

@@ -50,7 +50,7 @@ impl Serve {
             .part("progress", |host, stop| log_progress(host.store, stop))
             .build()?;
         daemon::check_doors(&config, store.as_ref(), &process, address).await?;
-        daemon::tell_of_doors(&config, address);
+        daemon::log_if_unlocked(&config, address);
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %config.server.url(address), "serving");
         let outcome = daemon::run(process, signals).await;
         daemon::close(store.as_ref()).await?;

@@ -18,7 +18,7 @@ use crate::output::{self, Tone, print, print_json};
 /// Make, list and revoke the tokens with which services and people come in
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make a token; it is shown once, and the store keeps only its hash
+    /// Make a token; it is shown once, and the store keeps its hash and its first characters
     Create(Create),
     /// List all tokens, newest first: name, role, scope, last use
     List(List),
@@ -141,7 +141,7 @@ impl List {
                 (Some(at), _) => Cell::new(Tone::Faint, format!("revoked {}", with_date(at))),
                 (None, Some(at)) if at <= now => Cell::new(Tone::Faint, format!("expired {}", with_date(at))),
                 (None, Some(at)) => Cell::new(Tone::Good, format!("until {}", with_date(at))),
-                (None, None) => Cell::new(Tone::Good, "in use"),
+                (None, None) => Cell::new(Tone::Good, "valid"),
             };
             listing.row([
                 token.name.as_str().into(),
@@ -188,7 +188,7 @@ impl Member {
     fn run(self, config: &Config) -> Result<()> {
         let keys = config.access.members()?;
         let keys = keys
-            .context("members have no keys; set a secret in [access.members], or POSTROOM__ACCESS__MEMBERS__SECRET")?;
+            .context("[access.members] is not configured; set a secret in [access.members], or POSTROOM__ACCESS__MEMBERS__SECRET")?;
         let token = keys.mint(&self.member, self.expires_in)?;
         match self.json {
             true => print_json(&json!({ "member": self.member, "token": token })),

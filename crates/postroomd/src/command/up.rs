@@ -73,7 +73,7 @@ impl Up {
             tracing::info!(applied, "tables are up to date");
         }
         daemon::check_doors(&config, store.as_ref(), &process, address).await?;
-        daemon::tell_of_doors(&config, address);
+        daemon::log_if_unlocked(&config, address);
         signals.unless(tell_if_standby(store.as_ref())).await;
         if notes.is_none() {
             output::print(format!("store {}\nlistening on {url}", config.store.url))?;

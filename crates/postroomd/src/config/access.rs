@@ -50,13 +50,13 @@ enum Keys {
     Jwks(String),
 }
 
-/// The secret is not shown.
+/// Secrets are not shown; an address may hold one.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Secret(_) => f.write_str("Secret(…)"),
             Self::Public(_) => f.write_str("Public(…)"),
-            Self::Jwks(url) => write!(f, "Jwks({url})"),
+            Self::Jwks(_) => f.write_str("Jwks(…)"),
         }
     }
 }

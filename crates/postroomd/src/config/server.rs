@@ -47,8 +47,8 @@ impl Server {
         }
     }
 
-    /// Whether clients on other machines can reach a server that listens here: by its address, or through a proxy, of which settings
-    /// for other machines tell.
+    /// Whether clients on other machines can reach a server that listens here: by its address, or through a proxy, if `hosts`,
+    /// `origins`, `trusted_proxies` or `plain_http` show that there is one.
     pub(crate) fn is_reachable(&self, bound: SocketAddr) -> bool {
         !bound.ip().is_loopback() || self.plain_http || self.serving().is_for_others()
     }

@@ -83,7 +83,7 @@ async fn a_service_reaches_its_module_and_its_event_types_and_nothing_else() {
         refused["detail"]
             .as_str()
             .unwrap()
-            .contains("no scope for the module umbra"),
+            .contains("a service with --module umbra"),
         "{refused}"
     );
 
