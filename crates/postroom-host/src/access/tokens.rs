@@ -218,6 +218,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use postroom::operate::token::{NewToken, Role, Scope};
+    use postroom_testkit::wait::until;
     use postroom_testkit::{Fresh, fresh};
 
     use super::*;
@@ -248,6 +249,17 @@ mod tests {
         sleep(stale).await;
         let refused = tokens.find(&text).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_was_overtaken_changes_nothing() {
+        let fresh = fresh::sqlite().await;
+        let text = make(&fresh).await;
+        let tokens = Tokens::new(&*fresh.store());
+        assert!(tokens.find(&text).await.unwrap().is_some());
+        let read_at = tokens.shared.list.borrow().read_at.unwrap();
+        tokens.shared.read(read_at - Duration::from_secs(1)).await;
+        assert_eq!(tokens.shared.list.borrow().read_at, Some(read_at));
     }
 
     #[tokio::test]
@@ -285,12 +297,9 @@ mod tests {
         let before = clock::now() - Duration::from_millis(1);
         assert!(tokens.find(&text).await.unwrap().is_some());
         let after = clock::now();
-        let used = loop {
-            if let Some(at) = token::list(fresh.db()).await.unwrap()[0].last_used_at {
-                break at;
-            }
-            sleep(Duration::from_millis(5)).await;
-        };
+        let last_use = async || token::list(fresh.db()).await.unwrap()[0].last_used_at;
+        until("the use is written down", || async { last_use().await.is_some() }).await;
+        let used = last_use().await.unwrap();
         assert!(before <= used && used <= after, "{before} {used} {after}");
     }
 }

@@ -44,7 +44,12 @@ async fn release(db: &DatabaseConnection) -> Result<u64> {
         let due = read_due(&tx, limit, &refused).await?;
         let Some(first) = due.first() else { break };
         match append(tx, &due).await {
-            Ok(()) => released += due.len() as u64,
+            Ok(()) => {
+                released += due.len() as u64;
+                if (due.len() as u64) < limit {
+                    break;
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) if limit == 1 => {
                 refused.push(id(first, backend)?);

@@ -6,6 +6,7 @@ use postroom::CancellationToken;
 use postroom::operate::token::{self, NewToken, Role, Scope};
 use postroom_access::MemberKeys;
 use postroom_host::{Access, Doors, Operation};
+use postroom_testkit::wait::until;
 use postroom_testkit::{Client, Fresh, fresh};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -53,7 +54,7 @@ async fn worthless(fresh: &Fresh) -> Vec<(&'static str, String)> {
     token::revoke(fresh.db(), "revoked", "test").await.unwrap();
     let soon = postroom::clock::now() + Duration::from_millis(200);
     let expired = make(fresh, "expired", Role::Admin, &[], Some(soon)).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("it has expired", || async { postroom::clock::now() > soon }).await;
     let other = MemberKeys::from_secret(b"another secret of thirty-two bytes").unwrap();
     let forged = other.mint("7", Duration::from_secs(60)).unwrap();
     // {"alg":"none"} and {"sub":"7","exp":4102444800}
