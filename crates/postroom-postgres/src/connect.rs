@@ -67,7 +67,7 @@ impl Pools {
             (options.clone(), main.connect_with(options).await)
         } else {
             let of_main = options.clone().options([ISOLATION]);
-            let main = pool(&of_main, &closing, Check::Statement).max_connections(CONNECTIONS_MAX);
+            let main = pool(&of_main, &closing).max_connections(CONNECTIONS_MAX);
             (options, main.connect_with(of_main).await)
         };
         let main = main.map_err(|source| driver("connect to PostgreSQL", source))?;
@@ -88,7 +88,7 @@ impl Pools {
             (of_reader, reader)
         } else {
             let of_reader = of_reader.options(SETTINGS);
-            let reader = pool(&of_reader, &closing, Check::Ping);
+            let reader = pool(&of_reader, &closing);
             (of_reader, reader)
         };
         let reader = reader.max_connections(READERS_MAX).connect_lazy_with(of_reader);
@@ -109,7 +109,7 @@ impl Pools {
             (pool, self.options.clone())
         } else {
             let options = self.options.clone().options([ISOLATION]);
-            (pool(&options, &closing, Check::Statement), options)
+            (pool(&options, &closing), options)
         };
         let pool = pool.max_connections(connections_max).connect_lazy_with(options);
         closing.follow(&pool);
@@ -139,27 +139,9 @@ fn quiet(options: PgConnectOptions) -> PgConnectOptions {
     options.disable_statement_logging()
 }
 
-/// How a connection that comes back to its pool is checked.
-#[derive(Clone, Copy, Debug)]
-enum Check {
-    /// By an answer of the server alone. Enough for a reader, which begins no transaction; it costs the server nothing.
-    Ping,
-    /// By a statement, which fails where a ping does not: in a transaction that was aborted while it began.
-    Statement,
-}
-
-impl Check {
-    async fn ask(self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        match self {
-            Self::Ping => connection.ping().await,
-            Self::Statement => connection.execute("select 1").await.map(drop),
-        }
-    }
-}
-
 /// The driver gives a connection back by a ping without a deadline, and the pool counts it as in use until that is answered. A
 /// statement that was given up may wait for a lock for hours, and a dead network never answers: so the first ping is ours.
-fn pool(options: &PgConnectOptions, closing: &Closing, check: Check) -> PgPoolOptions {
+fn pool(options: &PgConnectOptions, closing: &Closing) -> PgPoolOptions {
     let (taken, returned) = (options.clone(), (options.clone(), closing.clone()));
     PgPoolOptions::new()
         .acquire_timeout(ACQUIRE_MAX)
@@ -178,7 +160,7 @@ fn pool(options: &PgConnectOptions, closing: &Closing, check: Check) -> PgPoolOp
         .after_release(move |connection, _| {
             let (options, closing) = returned.clone();
             Box::pin(async move {
-                if must_be_replaced(within(RETURN_MAX, check.ask(connection)).await)? {
+                if must_be_replaced(within(RETURN_MAX, connection.ping()).await)? {
                     *connection = reconnect(&closing, || options.connect()).await?;
                 }
                 Ok(true)

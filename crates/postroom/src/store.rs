@@ -1,5 +1,6 @@
 //! The port to a store, and everything that is the same code on every database: transactions, tables, clock, migrations.
 
+mod begun;
 pub(crate) mod bounded;
 pub mod db_clock;
 pub(crate) mod fault;

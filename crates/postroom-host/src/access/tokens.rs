@@ -4,10 +4,11 @@
 //! with a known token never waits, unless the list is too old.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postroom::operate::token::{self, Token};
+use postroom::operate::token::{self, Digest, Token};
 use postroom::{Error, ErrorKind, Inspect, Result, clock};
 use sea_orm::DatabaseConnection;
 use time::OffsetDateTime;
@@ -65,7 +66,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct List {
-    by_hash: Arc<HashMap<String, Arc<Token>>>,
+    by_digest: HashMap<Digest, Accepted>,
     /// The beginning of the reading that brought the list.
     read_at: Option<Instant>,
     /// The beginning of the last reading.
@@ -73,21 +74,48 @@ struct List {
     is_being_read: bool,
 }
 
+#[derive(Debug)]
+struct Accepted {
+    token: Arc<Token>,
+    /// Whether a use was noted since the list was read: one note in two seconds is enough.
+    is_use_noted: AtomicBool,
+}
+
+impl Accepted {
+    fn new(token: Token) -> Self {
+        Self {
+            token: Arc::new(token),
+            is_use_noted: AtomicBool::new(false),
+        }
+    }
+}
+
+/// What the list says about a token.
+struct Answer {
+    token: Option<Arc<Token>>,
+    /// Whether the list is young enough to be believed.
+    is_usable: bool,
+    /// Whether to read the list now.
+    is_due: bool,
+    /// Whether to note that the token is used.
+    note_use: bool,
+}
+
 impl List {
-    fn is_younger_than(&self, age: Duration) -> bool {
-        self.read_at.is_some_and(|at| at.elapsed() < age)
+    fn is_younger_than(&self, age: Duration, now: Instant) -> bool {
+        self.read_at.is_some_and(|at| now.duration_since(at) < age)
     }
 
     /// Whether to read it now.
-    fn is_due(&self, is_known: bool, pace: &Pace) -> bool {
-        let is_wanted = !is_known || !self.is_younger_than(pace.fresh);
+    fn is_due(&self, is_known: bool, pace: &Pace, now: Instant) -> bool {
+        let is_wanted = !is_known || !self.is_younger_than(pace.fresh, now);
         // A reading that is still marked as running after twice its time has panicked or was held up; another one may start.
         let pause = if self.is_being_read {
             pace.answer * 2
         } else {
             pace.again
         };
-        is_wanted && self.tried_at.is_none_or(|at| at.elapsed() >= pause)
+        is_wanted && self.tried_at.is_none_or(|at| now.duration_since(at) >= pause)
     }
 }
 
@@ -111,30 +139,33 @@ impl Tokens {
 
     /// The token with this text, if it is accepted. An error if the list is too old because the store does not answer.
     pub(super) async fn find(&self, text: &str) -> Result<Option<Arc<Token>>> {
-        let hash = token::hash(text);
-        let (mut found, mut is_usable) = self.shared.look_up(&hash);
-        if let Some(begun_at) = self.shared.begin_if_due(found.is_some()) {
+        let digest = token::digest(text);
+        let mut answer = self.shared.ask(&digest);
+        if answer.is_due
+            && let Some(begun_at) = self.shared.begin_if_due(answer.token.is_some())
+        {
             let shared = Arc::clone(&self.shared);
             self.spawn(async move { shared.read(begun_at).await });
         }
-        if found.is_none() || !is_usable {
+        if answer.token.is_none() || !answer.is_usable {
             self.shared.wait_for_reading().await;
-            (found, is_usable) = self.shared.look_up(&hash);
+            answer = self.shared.ask(&digest);
         }
-        if !is_usable {
+        if !answer.is_usable {
             return Err(Error::new(ErrorKind::Unavailable, "read the tokens"));
         }
-        let valid = found.filter(|token| token.is_valid(clock::now()));
-        if valid.is_some() {
-            self.note_use(hash);
+        let now = clock::now();
+        let valid = answer.token.filter(|token| token.is_valid(now));
+        if let Some(token) = valid.as_ref().filter(|_| answer.note_use) {
+            self.note_use(token, now);
         }
         Ok(valid)
     }
 
-    fn note_use(&self, hash: String) {
+    fn note_use(&self, token: &Token, now: OffsetDateTime) {
         let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = used.is_empty();
-        used.insert(hash, clock::now());
+        used.insert(token.hash().to_owned(), now);
         drop(used);
         if is_first {
             let shared = Arc::clone(&self.shared);
@@ -150,20 +181,27 @@ impl Tokens {
 }
 
 impl Shared {
-    /// The token with this hash, and whether the list is young enough to be believed.
-    fn look_up(&self, hash: &str) -> (Option<Arc<Token>>, bool) {
+    fn ask(&self, digest: &Digest) -> Answer {
+        let now = Instant::now();
         let list = self.list.borrow();
-        (list.by_hash.get(hash).cloned(), list.is_younger_than(self.pace.stale))
+        let found = list.by_digest.get(digest);
+        // A read is cheap; a write would take the memory away from other cores.
+        let note_use = found.is_some_and(|found| {
+            !found.is_use_noted.load(Ordering::Relaxed) && !found.is_use_noted.swap(true, Ordering::Relaxed)
+        });
+        Answer {
+            token: found.map(|found| Arc::clone(&found.token)),
+            is_usable: list.is_younger_than(self.pace.stale, now),
+            is_due: list.is_due(found.is_some(), &self.pace, now),
+            note_use,
+        }
     }
 
     /// The beginning of a reading that the caller must do now. Only one of several callers must.
     fn begin_if_due(&self, is_known: bool) -> Option<Instant> {
-        if !self.list.borrow().is_due(is_known, &self.pace) {
-            return None;
-        }
         let begun_at = Instant::now();
         let is_due = self.list.send_if_modified(|list| {
-            let is_due = list.is_due(is_known, &self.pace);
+            let is_due = list.is_due(is_known, &self.pace, begun_at);
             if is_due {
                 list.tried_at = Some(begun_at);
                 list.is_being_read = true;
@@ -193,10 +231,10 @@ impl Shared {
             }
             list.is_being_read = false;
             if let Ok(tokens) = read {
-                let by_hash = tokens
+                let accepted = tokens
                     .into_iter()
-                    .map(|token| (token.hash().to_owned(), Arc::new(token)));
-                list.by_hash = Arc::new(by_hash.collect());
+                    .filter_map(|token| Some((token.digest()?, Accepted::new(token))));
+                list.by_digest = accepted.collect();
                 list.read_at = Some(begun_at);
             }
         });

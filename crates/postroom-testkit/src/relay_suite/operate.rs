@@ -124,6 +124,7 @@ pub async fn a_token_is_made_used_and_revoked(fresh: Fresh) {
     assert_eq!((found.name.as_str(), found.role), ("till", Role::Service));
     assert_eq!((&found.scope, found.created_by.as_str()), (&new.scope, "kim"));
     assert_eq!(found.hash(), token::hash(&secret));
+    assert_eq!(found.digest(), Some(token::digest(&secret)));
     assert!(secret.starts_with(&found.hint) && found.hint.len() < secret.len() / 2);
     assert!(found.last_used_at.is_none() && found.is_valid(clock::now()));
     assert!(!found.is_valid(clock::now() + Duration::from_secs(3601)), "it expires");

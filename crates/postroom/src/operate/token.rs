@@ -11,7 +11,7 @@ use std::str::FromStr;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, QueryResult};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
 use crate::clock;
@@ -179,20 +179,21 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The SHA-256 of a token, which the database keeps.
-pub fn hash(token: &str) -> String {
-    hex(&Sha256::digest(token.as_bytes()))
+/// The SHA-256 of a token.
+pub type Digest = [u8; 32];
+
+/// Computes the [`Digest`] of a token.
+pub fn digest(token: &str) -> Digest {
+    Sha256::digest(token.as_bytes()).into()
 }
 
-/// Every request with a token computes one, so it allocates once.
+/// The [`digest`] of a token in hexadecimal digits, as the database keeps it.
+pub fn hash(token: &str) -> String {
+    hex(&digest(token))
+}
+
 fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0xf));
-    }
-    text
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A token as the database keeps it.
@@ -227,9 +228,18 @@ pub struct Token {
 }
 
 impl Token {
-    /// Its SHA-256, as [`hash`] computes it.
+    /// Its hash, as [`hash`] computes it.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// Its digest, as [`digest`] computes it, if the hash in the database is one.
+    pub fn digest(&self) -> Option<Digest> {
+        let mut digest = Digest::default();
+        for (byte, place) in digest.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(self.hash.get(place..place + 2)?, 16).ok()?;
+        }
+        Some(digest)
     }
 
     /// Whether it is accepted at this time.

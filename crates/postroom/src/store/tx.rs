@@ -1,6 +1,6 @@
 //! The transaction of a handler, and of everything that Postroom writes itself.
 //!
-//! [`Tx`] wraps the driver's own transaction. A handler on plain sqlx takes the connection out of it; code that runs on every
+//! [`Tx`] wraps a connection of the driver's with an open transaction. A handler on plain sqlx takes the connection out of it; code that runs on every
 //! database uses it as a SeaORM connection. How a transaction begins on each database is in `table`.
 
 #![cfg_attr(
@@ -20,9 +20,10 @@ use sea_orm::{
     Statement,
 };
 use sea_query_sqlx::SqlxValues;
-use sqlx::{AssertSqlSafe, Connection as _, Database, Executor, IntoArguments, SqlSafeStr as _, SqlStr};
+use sqlx::{AssertSqlSafe, Database, Executor, IntoArguments, SqlSafeStr as _, SqlStr};
 use tokio::sync::Mutex;
 
+use super::begun::Begun;
 use crate::error::{Error, Result};
 
 /// An open transaction on the store's database.
@@ -45,14 +46,14 @@ pub struct Tx {
     connection: Mutex<Connection>,
 }
 
-/// The driver's transaction.
+/// The connection with the open transaction.
 enum Connection {
     #[cfg(feature = "postgres")]
-    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+    Postgres(Begun<sqlx::Postgres>),
     #[cfg(feature = "mysql")]
-    Mysql(sqlx::Transaction<'static, sqlx::MySql>),
+    Mysql(Begun<sqlx::MySql>),
     #[cfg(feature = "sqlite")]
-    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
+    Sqlite(Begun<sqlx::Sqlite>),
     /// A build without any database, which begins none.
     #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
     None,
@@ -64,19 +65,19 @@ impl Connection {
             #[cfg(feature = "postgres")]
             DbBackend::Postgres => {
                 let connection = db.get_postgres_connection_pool().acquire().await;
-                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                let begun = Begun::begin(connection.map_err(connect_error)?, statement).await;
                 begun.map(Self::Postgres).map_err(begin_error)
             }
             #[cfg(feature = "mysql")]
             DbBackend::MySql => {
                 let connection = db.get_mysql_connection_pool().acquire().await;
-                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                let begun = Begun::begin(connection.map_err(connect_error)?, statement).await;
                 begun.map(Self::Mysql).map_err(begin_error)
             }
             #[cfg(feature = "sqlite")]
             DbBackend::Sqlite => {
                 let connection = db.get_sqlite_connection_pool().acquire().await;
-                let begun = sqlx::Transaction::begin(connection.map_err(connect_error)?, Some(statement)).await;
+                let begun = Begun::begin(connection.map_err(connect_error)?, statement).await;
                 begun.map(Self::Sqlite).map_err(begin_error)
             }
             other => {
@@ -119,7 +120,7 @@ impl Tx {
     #[cfg(feature = "postgres")]
     pub fn postgres(&mut self) -> Result<&mut sqlx::PgConnection> {
         match (self.backend, self.connection.get_mut()) {
-            (_, Connection::Postgres(tx)) => Ok(tx),
+            (_, Connection::Postgres(tx)) => Ok(tx.connection()),
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             (found, _) => Err(other_database("postgres", found)),
         }
@@ -129,7 +130,7 @@ impl Tx {
     #[cfg(feature = "mysql")]
     pub fn mysql(&mut self) -> Result<&mut sqlx::MySqlConnection> {
         match (self.backend, self.connection.get_mut()) {
-            (_, Connection::Mysql(tx)) => Ok(tx),
+            (_, Connection::Mysql(tx)) => Ok(tx.connection()),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             (found, _) => Err(other_database("mysql", found)),
         }
@@ -139,7 +140,7 @@ impl Tx {
     #[cfg(feature = "sqlite")]
     pub fn sqlite(&mut self) -> Result<&mut sqlx::SqliteConnection> {
         match (self.backend, self.connection.get_mut()) {
-            (_, Connection::Sqlite(tx)) => Ok(tx),
+            (_, Connection::Sqlite(tx)) => Ok(tx.connection()),
             #[cfg(any(feature = "postgres", feature = "mysql"))]
             (found, _) => Err(other_database("sqlite", found)),
         }
@@ -147,7 +148,7 @@ impl Tx {
 
     /// Commits.
     pub async fn commit(self) -> Result<()> {
-        let committed: sqlx::Result<()> = on_driver!(self.connection.into_inner(), tx => Box::pin(commit(tx)).await);
+        let committed: sqlx::Result<()> = on_driver!(self.connection.into_inner(), tx => Box::pin(tx.commit()).await);
         committed.map_err(|source| Error::db("commit a transaction", query_error(source)))
     }
 
@@ -233,47 +234,44 @@ impl ConnectionTrait for Tx {
     }
 }
 
-async fn execute<DB>(tx: &mut sqlx::Transaction<'static, DB>, statement: Statement) -> sqlx::Result<ExecResult>
+async fn execute<DB>(tx: &mut Begun<DB>, statement: Statement) -> sqlx::Result<ExecResult>
 where
     DB: Database,
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     SqlxValues: IntoArguments<DB>,
     ExecResult: From<DB::QueryResult>,
 {
-    prepare(statement).execute(&mut **tx).await.map(ExecResult::from)
+    prepare(statement).execute(tx.connection()).await.map(ExecResult::from)
 }
 
-async fn execute_text<DB>(tx: &mut sqlx::Transaction<'static, DB>, sql: String) -> sqlx::Result<ExecResult>
+async fn execute_text<DB>(tx: &mut Begun<DB>, sql: String) -> sqlx::Result<ExecResult>
 where
     DB: Database,
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     ExecResult: From<DB::QueryResult>,
 {
-    tx.execute(AssertSqlSafe(sql)).await.map(ExecResult::from)
+    tx.connection().execute(AssertSqlSafe(sql)).await.map(ExecResult::from)
 }
 
-async fn query_one<DB>(
-    tx: &mut sqlx::Transaction<'static, DB>,
-    statement: Statement,
-) -> sqlx::Result<Option<QueryResult>>
+async fn query_one<DB>(tx: &mut Begun<DB>, statement: Statement) -> sqlx::Result<Option<QueryResult>>
 where
     DB: Database,
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     SqlxValues: IntoArguments<DB>,
     QueryResult: From<DB::Row>,
 {
-    let row = prepare(statement).fetch_optional(&mut **tx).await;
+    let row = prepare(statement).fetch_optional(tx.connection()).await;
     row.map(|row| row.map(QueryResult::from))
 }
 
-async fn query_all<DB>(tx: &mut sqlx::Transaction<'static, DB>, statement: Statement) -> sqlx::Result<Vec<QueryResult>>
+async fn query_all<DB>(tx: &mut Begun<DB>, statement: Statement) -> sqlx::Result<Vec<QueryResult>>
 where
     DB: Database,
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     SqlxValues: IntoArguments<DB>,
     QueryResult: From<DB::Row>,
 {
-    let rows = prepare(statement).fetch_all(&mut **tx).await;
+    let rows = prepare(statement).fetch_all(tx.connection()).await;
     rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
 }
 
@@ -285,17 +283,6 @@ where
 {
     let values = statement.values.unwrap_or_else(|| sea_orm::Values(Vec::new()));
     sqlx::query_with(AssertSqlSafe(statement.sql), SqlxValues(values))
-}
-
-/// Commits a transaction that is still open. A handler whose own nested transaction failed to begin has ended ours: its driver
-/// forgets the transaction, and would answer a commit without sending it.
-async fn commit<DB: Database>(tx: sqlx::Transaction<'static, DB>) -> sqlx::Result<()> {
-    if !tx.is_in_transaction() {
-        return Err(sqlx::Error::Protocol(
-            "the transaction has ended before its commit".into(),
-        ));
-    }
-    tx.commit().await
 }
 
 /// The error of a pool that hands out no connection: the database is unavailable now.
