@@ -8,6 +8,7 @@
     reason = "tests: a panic is how they fail, and what they counted is worth reading"
 )]
 
+mod aborted;
 mod broker;
 mod consumed;
 mod failure;
