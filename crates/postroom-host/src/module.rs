@@ -12,6 +12,7 @@ use postroom::{
 use postroom_monitor::Metrics;
 use postroom_monitor::prometheus_client::registry::Registry;
 use schemars::JsonSchema;
+use sea_orm::DbBackend;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -50,8 +51,7 @@ pub use settings::{Misconfigured, Mistake};
 pub struct Module {
     /// Its name: its migrations and its settings are kept under it.
     pub name: &'static str,
-    /// Its tables, in plain SQL that every database takes.
-    pub tables: Vec<Migration>,
+    tables: Tables,
     /// The events that it emits.
     pub events: Vec<EventType>,
     /// How they are named.
@@ -74,6 +74,13 @@ pub struct Module {
     settings: Option<Declared>,
 }
 
+/// The migrations of a module.
+#[derive(Debug)]
+enum Tables {
+    Everywhere(Vec<Migration>),
+    PerDatabase(fn(DbBackend) -> Vec<Migration>),
+}
+
 /// Registers metrics.
 struct Register(Box<dyn FnOnce(&mut Registry) + Send + Sync>);
 
@@ -88,7 +95,7 @@ impl Module {
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
-            tables: Vec::new(),
+            tables: Tables::Everywhere(Vec::new()),
             events: Vec::new(),
             naming: Naming::default(),
             topic: Topic::default(),
@@ -103,11 +110,27 @@ impl Module {
         }
     }
 
-    /// Adds tables: migrations numbered from 1, in SQL that PostgreSQL, MySQL and SQLite all take.
+    /// Sets its tables: migrations numbered from 1, in SQL that PostgreSQL, MySQL and SQLite all take.
     #[must_use]
     pub fn tables(mut self, tables: impl IntoIterator<Item = Migration>) -> Self {
-        self.tables.extend(tables);
+        self.tables = Tables::Everywhere(tables.into_iter().collect());
         self
+    }
+
+    /// Sets its tables, in SQL of each database: for column types and views that differ. Every database needs the same numbers and
+    /// names.
+    #[must_use]
+    pub fn tables_on(mut self, tables: fn(DbBackend) -> Vec<Migration>) -> Self {
+        self.tables = Tables::PerDatabase(tables);
+        self
+    }
+
+    /// Its migrations for a database.
+    pub fn migrations(&self, database: DbBackend) -> Vec<Migration> {
+        match &self.tables {
+            Tables::Everywhere(tables) => tables.clone(),
+            Tables::PerDatabase(tables) => tables(database),
+        }
     }
 
     /// Adds an event that the module emits.
@@ -307,7 +330,8 @@ impl Module {
 
     /// Brings its tables up to date; answers what was applied. [`crate::Process::migrate`] does this for all modules.
     pub async fn migrate(&self, store: &dyn Inspect) -> Result<Vec<Migration>> {
-        migration::up(store.db(), self.name, &self.tables).await
+        let migrations = self.migrations(store.db().get_database_backend());
+        migration::up(store.db(), self.name, &migrations).await
     }
 
     /// The defaults of its settings, if it still wants some.

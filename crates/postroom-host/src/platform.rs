@@ -226,9 +226,10 @@ impl Platform {
         }
         let parts = self.parts.into_iter();
         let parts = parts.chain(modules.iter_mut().flat_map(Module::take_parts)).collect();
+        let database = host.store.db().get_database_backend();
         let tables = modules
             .iter()
-            .map(|module| (module.name, module.tables.clone()))
+            .map(|module| (module.name, module.migrations(database)))
             .collect();
         let server = Server::new(host.clone(), doors)
             .metrics(metrics.clone())

@@ -38,7 +38,9 @@ pub(crate) fn enabled(config: &Config) -> Vec<Module> {
 
 /// The owners of tables in the store: the platform, and the modules that are on.
 pub(crate) fn owners(config: &Config) -> Vec<Owner> {
-    let modules = enabled(config).into_iter().map(|module| (module.name, module.tables));
+    let database = config.store.url.database();
+    let modules = enabled(config).into_iter();
+    let modules = modules.map(|module| (module.name, module.migrations(database)));
     let platform = (PLATFORM, config.store.url.migrations().to_vec());
     std::iter::once(platform).chain(modules).collect()
 }

@@ -66,6 +66,15 @@ impl StoreUrl {
         }
     }
 
+    /// Which SQL it takes.
+    pub(crate) fn database(&self) -> DbBackend {
+        match self.kind {
+            Kind::Sqlite => DbBackend::Sqlite,
+            Kind::Postgres => DbBackend::Postgres,
+            Kind::Mysql => DbBackend::MySql,
+        }
+    }
+
     /// Opens the store; an SQLite file is made when it is missing.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Inspect>> {
         let opened: postroom::Result<Arc<dyn Inspect>> = match self.kind {

@@ -24,7 +24,9 @@ async fn apart(elsewhere: Fresh) {
     let started = events.iter().rfind(|event| event.event_type == "SubscriptionStarted");
     let paid = started.unwrap().aggregate_id.as_str();
     let db = elsewhere.db();
-    migration::up(db, "umbra", &umbra::module().tables).await.unwrap();
+    migration::up(db, "umbra", &umbra::module().migrations(db.get_database_backend()))
+        .await
+        .unwrap();
     let (umbra, _, dm) = umbra();
     for _ in 0..2 {
         for event in &events {

@@ -11,12 +11,20 @@ on_each_database! {
 
 #[tokio::test]
 async fn a_migration_that_broke_off_is_run_again_mariadb() {
-    half_way::goes_on(&fresh::mysql().await, "umbra", &umbra::module().tables).await;
+    half_way::goes_on(
+        &fresh::mysql().await,
+        "umbra",
+        &umbra::module().migrations(sea_orm::DbBackend::MySql),
+    )
+    .await;
 }
 
 /// A downgrade that was stored before the column of its start existed starts at the end of the period.
 async fn migrated(fresh: Fresh) {
-    let (db, all) = (fresh.db(), umbra::module().tables);
+    let (db, all) = (
+        fresh.db(),
+        umbra::module().migrations(fresh.db().get_database_backend()),
+    );
     let up = async || migration::up(db, "umbra", &all).await.unwrap().len();
     let down = async || migration::down(db, "umbra", &all).await.unwrap().map(|one| one.number);
     assert_eq!(up().await, all.len());

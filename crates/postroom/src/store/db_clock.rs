@@ -62,8 +62,8 @@ fn db_now_moved(backend: DbBackend, seconds: f64) -> Expr {
     }
 }
 
-/// An instant as the column type of each database takes it.
-pub(crate) fn stamp(backend: DbBackend, at: OffsetDateTime) -> Value {
+/// An instant as the column type of each database takes it: `timestamptz`, `datetime(6)` in UTC, and text on SQLite.
+pub fn stamp(backend: DbBackend, at: OffsetDateTime) -> Value {
     let at = in_utc(at);
     match backend {
         DbBackend::Postgres => at.into(),
@@ -91,7 +91,7 @@ pub fn parse_sqlite_stamp(text: &str) -> Result<OffsetDateTime> {
 }
 
 /// Reads an instant column that may be null.
-pub(crate) fn read_stamp(row: &QueryResult, backend: DbBackend, column: &str) -> Result<Option<OffsetDateTime>> {
+pub fn read_stamp(row: &QueryResult, backend: DbBackend, column: &str) -> Result<Option<OffsetDateTime>> {
     Ok(match backend {
         DbBackend::Postgres => row.try_get("", column)?,
         DbBackend::MySql => row

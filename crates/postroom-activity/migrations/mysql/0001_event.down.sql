@@ -1,0 +1,2 @@
+drop view if exists user_activity_dispatch_outbox;
+drop table if exists user_activity_event;

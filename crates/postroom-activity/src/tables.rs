@@ -1,0 +1,56 @@
+//! The table of activity events, on three databases.
+
+mod insert;
+mod read;
+
+use postroom::Migration;
+use sea_orm::DbBackend;
+
+pub(crate) use insert::insert_new;
+pub(crate) use read::{by_ids, row_to_event};
+
+/// The table with one row per event.
+pub(crate) const TABLE: &str = "user_activity_event";
+
+/// Its columns, in the order in which events are written and read.
+pub(crate) const COLUMNS: [&str; 15] = [
+    "event_id",
+    "event_name",
+    "event_version",
+    "occurred_at",
+    "member_id",
+    "anonymous_id",
+    "session_id",
+    "source",
+    "request_path",
+    "request_method",
+    "device_id",
+    "platform",
+    "app_version",
+    "locale",
+    "properties",
+];
+
+/// All migrations, oldest first.
+pub(crate) fn migrations(database: DbBackend) -> Vec<Migration> {
+    let (up, down) = match database {
+        DbBackend::Postgres => (
+            include_str!("../migrations/postgres/0001_event.up.sql"),
+            include_str!("../migrations/postgres/0001_event.down.sql"),
+        ),
+        DbBackend::MySql => (
+            include_str!("../migrations/mysql/0001_event.up.sql"),
+            include_str!("../migrations/mysql/0001_event.down.sql"),
+        ),
+        _ => (
+            include_str!("../migrations/sqlite/0001_event.up.sql"),
+            include_str!("../migrations/sqlite/0001_event.down.sql"),
+        ),
+    };
+    vec![Migration {
+        number: 1,
+        name: "event",
+        up,
+        down,
+    }]
+}
