@@ -162,6 +162,9 @@ impl ActivityEvent {
                 return Err(Error::invalid(format!("{field} is empty")));
             }
         }
+        if !(1970..=9998).contains(&self.occurred_at.year()) {
+            return Err(Error::invalid("occurredAt must be in the years 1970 to 9998"));
+        }
         for (field, max, text) in LIMITS {
             let text = text(self).unwrap_or_default();
             let length = text.chars().count();
@@ -253,6 +256,9 @@ mod tests {
         );
         event.session_id = Some("a\0b".to_owned());
         assert!(event.check().is_err());
+        event = ActivityEvent::new("review.created", "v1");
+        event.occurred_at = OffsetDateTime::UNIX_EPOCH - time::Duration::SECOND;
+        assert!(event.check().unwrap_err().report().contains("occurredAt"));
         event = ActivityEvent::new(" ", "v1");
         assert!(event.check().unwrap_err().report().contains("eventName is empty"));
     }

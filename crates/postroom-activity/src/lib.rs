@@ -4,9 +4,12 @@
 //! [`ActivityEvent`]; the module stores it in `user_activity_event` and passes it on to each [`ActivitySink`] by a route of its own.
 //! Retries, dead letters, outages and replay are the relay's.
 
+mod admin;
 mod event;
 mod mapper;
 mod orchestrator;
+pub mod query;
+mod recorder;
 mod sink;
 mod tables;
 
@@ -19,6 +22,7 @@ use postroom_host::Module;
 pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityStored, Source};
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
+pub use recorder::Recorder;
 pub use sink::{ActivitySink, SinkAnswer};
 
 use orchestrator::{Map, Store};
@@ -34,19 +38,31 @@ pub const TOPIC: &str = "domain.user.activity";
 pub struct Activity {
     mappers: MapperRegistry,
     sinks: Vec<Arc<dyn ActivitySink>>,
+    recorders: Vec<Recorder>,
+    mistakes: Vec<String>,
 }
 
 impl Activity {
     /// Adds a mapper.
-    pub fn mapper(mut self, mapper: impl ActivityMapper + 'static) -> postroom::Result<Self> {
-        self.mappers.register(Arc::new(mapper))?;
-        Ok(self)
+    #[must_use]
+    pub fn mapper(mut self, mapper: impl ActivityMapper + 'static) -> Self {
+        if let Err(error) = self.mappers.register(Arc::new(mapper)) {
+            self.mistakes.push(error.report());
+        }
+        self
     }
 
     /// Adds a sink.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn ActivitySink>) -> Self {
         self.sinks.push(sink);
+        self
+    }
+
+    /// Adds a recorder: what is recorded with it is stored.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Recorder) -> Self {
+        self.recorders.push(recorder);
         self
     }
 
@@ -61,7 +77,13 @@ impl Activity {
             .event::<ActivityStored>()
             .event::<ActivityRedispatched>()
             .subscriber(map(types, orchestrator.clone()))
-            .subscriber(store(orchestrator));
+            .subscriber(store(orchestrator.clone()))
+            .http(admin::routes());
+        let module = self.mistakes.into_iter().fold(module, Module::mistake);
+        let module = self.recorders.into_iter().fold(module, |module, recorder| {
+            let orchestrator = orchestrator.clone();
+            module.part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
+        });
         self.sinks.into_iter().map(route).fold(module, Module::route)
     }
 }

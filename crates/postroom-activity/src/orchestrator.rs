@@ -9,7 +9,7 @@ use crate::mapper::MapperRegistry;
 use crate::tables;
 
 /// Handles events of the domain and of clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Orchestrator {
     mappers: Arc<MapperRegistry>,
     /// Whether stored events go on to a sink.

@@ -70,6 +70,8 @@ pub struct Module {
     pub alerts: Vec<Watch>,
     parts: Vec<Part>,
     metrics: Vec<Register>,
+    /// Why no platform can run it.
+    pub(crate) mistakes: Vec<String>,
     /// Settings that it has declared and not been given yet.
     settings: Option<Declared>,
 }
@@ -106,6 +108,7 @@ impl Module {
             alerts: Vec::new(),
             parts: Vec::new(),
             metrics: Vec::new(),
+            mistakes: Vec::new(),
             settings: None,
         }
     }
@@ -286,6 +289,13 @@ impl Module {
                 mistakes: section.into_iter().map(|(key, _)| Mistake::unknown(key)).collect(),
             }),
         }
+    }
+
+    /// Reports a mistake in how the module was put together. [`crate::Platform::build`] fails with it.
+    #[must_use]
+    pub fn mistake(mut self, says: impl Into<String>) -> Self {
+        self.mistakes.push(says.into());
+        self
     }
 
     /// Adds a job.

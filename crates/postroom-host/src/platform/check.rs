@@ -43,6 +43,9 @@ pub(super) fn modules(modules: &[Module], feeds: &[(String, Feed)]) -> Result<()
                 "a module is named {OWN:?}; Postroom keeps its own migrations under this name, so choose another"
             )));
         }
+        if let Some(mistake) = module.mistakes.first() {
+            return Err(Error::invalid(format!("the module {:?}: {mistake}", module.name)));
+        }
         if names.insert(module.name, None).is_some() {
             return Err(Error::invalid(format!(
                 "two modules are named {:?}; give each its own name",

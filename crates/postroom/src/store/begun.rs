@@ -4,6 +4,11 @@
 //! began. The server may then have an open or an aborted transaction that the driver does not count, and the next user of the
 //! connection would write into it.
 
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    expect(dead_code, reason = "a build without any database begins no transaction")
+)]
+
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, Database, SqlStr};
 use sqlx_core::transaction::TransactionManager as _;

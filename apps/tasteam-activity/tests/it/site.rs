@@ -1,0 +1,93 @@
+//! Tasteam and activity collection at work on a fresh store.
+
+use std::sync::Arc;
+
+use postroom_activity::query::{self, EventFilter, StoredEvent};
+use postroom_activity::{Activity, Recorder};
+use postroom_host::Module;
+use postroom_testkit::stage::{Running, Scenery};
+use postroom_testkit::wait::until;
+use postroom_testkit::{Client, Fresh};
+use serde_json::{Value, json};
+use tasteam::Tasteam;
+use tasteam_activity::{SearchRecorder, collecting};
+
+/// A running site.
+pub(crate) struct Site {
+    pub(crate) fresh: Fresh,
+    pub(crate) client: Client,
+    _running: Running,
+}
+
+impl Site {
+    pub(crate) async fn open(fresh: Fresh) -> Self {
+        Self::with(fresh, |activity| activity, Scenery::default()).await
+    }
+
+    pub(crate) async fn with(fresh: Fresh, change: impl FnOnce(Activity) -> Activity, scenery: Scenery) -> Self {
+        let running = Running::open(&fresh, modules(change), scenery).await;
+        Self {
+            client: running.client.clone(),
+            fresh,
+            _running: running,
+        }
+    }
+
+    /// The id of a new restaurant.
+    pub(crate) async fn restaurant(&self, name: &str) -> i64 {
+        self.named("/tasteam/restaurants", name).await
+    }
+
+    /// The id of a new group.
+    pub(crate) async fn group(&self, name: &str) -> i64 {
+        self.named("/tasteam/groups", name).await
+    }
+
+    async fn named(&self, path: &str, name: &str) -> i64 {
+        let made = self.client.post(path, &json!({ "name": name })).await.created();
+        made["id"].as_i64().unwrap()
+    }
+
+    /// The id of a new review by the member 42.
+    pub(crate) async fn review(&self, restaurant_id: i64) -> i64 {
+        let review = json!({ "memberId": 42, "restaurantId": restaurant_id, "content": "맛있어요", "hasImage": true });
+        let made = self.client.post("/tasteam/reviews", &review).await.created();
+        made["reviewId"].as_i64().unwrap()
+    }
+
+    /// The member 7 joins a group.
+    pub(crate) async fn join(&self, group_id: i64, join_type: &str) {
+        let path = format!("/tasteam/groups/{group_id}/members/7");
+        let body = json!({ "joinType": join_type }).to_string();
+        self.client.must("PUT", &path, &[], &body).await.ok();
+    }
+
+    /// All stored events, newest first.
+    pub(crate) async fn stored(&self) -> Vec<StoredEvent> {
+        let page = query::find(self.fresh.db(), &EventFilter::default(), None, 1_000).await;
+        page.unwrap().events
+    }
+
+    /// Waits until so many events are stored.
+    pub(crate) async fn until_stored(&self, count: usize) -> Vec<StoredEvent> {
+        let what = format!("{count} stored events");
+        until(&what, || async { self.stored().await.len() >= count }).await;
+        let stored = self.stored().await;
+        assert_eq!(stored.len(), count, "{stored:?}");
+        stored
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.client.get(path).await.ok()
+    }
+}
+
+/// The modules `tasteam` and `activity`, joined by a recorder of their own.
+pub(crate) fn modules(change: impl FnOnce(Activity) -> Activity) -> Vec<Module> {
+    let recorder = Recorder::default();
+    let searches = Arc::new(SearchRecorder(recorder.clone()));
+    vec![
+        Tasteam::default().observer(searches).module(),
+        change(collecting(recorder)).module(),
+    ]
+}

@@ -1,0 +1,72 @@
+//! The HTTP API of operators: stored events by member, name and time.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use postroom_host::{Access, Host, Problem, Routes};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::event::Source;
+use crate::query::{self, EventFilter, PAGE_MAX, StoredEvent};
+
+/// Events of one page, unless the request says.
+const PAGE: u64 = 100;
+
+pub(crate) fn routes() -> Routes {
+    Routes::new(Access::Viewer).get("/api/v1/activity/admin/events", list)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    member_id: Option<i64>,
+    event_name: Option<String>,
+    source: Option<Source>,
+    from: Option<String>,
+    until: Option<String>,
+    after: Option<String>,
+    limit: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    events: Vec<StoredEvent>,
+    /// The next page begins after this; `null` on the last page.
+    next: Option<String>,
+}
+
+async fn list(
+    State(host): State<Host>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Listed>, Problem> {
+    let Query(wanted) = wanted.map_err(|rejection| Problem::invalid(rejection.body_text()))?;
+    let limit = wanted.limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!("limit is {limit}; give 1 to {PAGE_MAX}")));
+    }
+    let filter = EventFilter {
+        member_id: wanted.member_id,
+        event_name: wanted.event_name,
+        source: wanted.source,
+        from: wanted.from.as_deref().map(|text| time("from", text)).transpose()?,
+        until: wanted.until.as_deref().map(|text| time("until", text)).transpose()?,
+    };
+    let after = wanted.after.as_deref().map(str::parse).transpose();
+    let after = after.map_err(|error: postroom::Error| Problem::invalid(format!("after: {}", error.report())))?;
+    let page = query::find(host.store.db(), &filter, after, limit).await?;
+    Ok(Json(Listed {
+        events: page.events,
+        next: page.next.map(|next| next.to_string()),
+    }))
+}
+
+fn time(field: &str, text: &str) -> Result<OffsetDateTime, Problem> {
+    let problem = |_| {
+        Problem::invalid(format!(
+            "{field} is {text:?}; give a time such as 2026-02-18T10:00:00Z (in a URL, write + as %2B)"
+        ))
+    };
+    OffsetDateTime::parse(text, &Rfc3339).map_err(problem)
+}

@@ -1,0 +1,171 @@
+//! Best-effort recording: for events that are worth less than the request that they report.
+//!
+//! [`Recorder::record`] never waits and never fails. What it takes lies in a queue in memory until a part of the module stores it; a
+//! process that is killed loses it. What finds the queue full is dropped and counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postroom::{CancellationToken, Error, ErrorKind, Result};
+use postroom_host::Host;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::event::ActivityEvent;
+use crate::orchestrator::Orchestrator;
+
+/// Events in memory.
+const QUEUE_MAX: usize = 10_000;
+/// Events in one transaction.
+const BATCH_MAX: usize = 500;
+/// How long a batch may take to be stored.
+const STORE_MAX: Duration = Duration::from_secs(20);
+/// The wait after a batch that could not be stored.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a process that stops tries to store what is left.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Records activity events without waiting. Clones record into the same queue.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<ActivityEvent>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dropped: AtomicU64,
+    /// The other end, until the module takes it.
+    waiting: Mutex<Option<mpsc::Receiver<ActivityEvent>>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::with_room_for(QUEUE_MAX)
+    }
+}
+
+impl Recorder {
+    /// A recorder whose queue takes so many events.
+    pub fn with_room_for(events: usize) -> Self {
+        let (queue, waiting) = mpsc::channel(events.max(1));
+        Self {
+            queue,
+            shared: Arc::new(Shared {
+                dropped: AtomicU64::new(0),
+                waiting: Mutex::new(Some(waiting)),
+            }),
+        }
+    }
+
+    /// Takes an event, if there is room. It does not wait.
+    pub fn record(&self, event: ActivityEvent) {
+        if self.queue.try_send(event).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events were dropped since the process started.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Stores what is recorded until `stop`, and then what is left.
+    pub(crate) async fn run(self, orchestrator: Orchestrator, host: Host, stop: CancellationToken) -> Result<()> {
+        let waiting = self
+            .shared
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut waiting) = waiting else {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "two modules store the events of one recorder; give each its own",
+            ));
+        };
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while stop
+            .run_until_cancelled(waiting.recv_many(&mut batch, BATCH_MAX))
+            .await
+            .is_some()
+        {
+            while !self.store(&orchestrator, &host, &mut batch).await && !stop.is_cancelled() {
+                stop.run_until_cancelled(sleep(PAUSE)).await;
+            }
+        }
+        let flush = async {
+            loop {
+                while let Ok(event) = waiting.try_recv() {
+                    batch.push(event);
+                }
+                if batch.is_empty() || !self.store(&orchestrator, &host, &mut batch).await {
+                    return;
+                }
+            }
+        };
+        let is_flushed = timeout(FLUSH_MAX, flush).await.is_ok();
+        if !is_flushed || !batch.is_empty() {
+            self.drop_all(&mut batch, "the process stops");
+        }
+        // What is recorded from now on is lost with the process.
+        waiting.close();
+        Ok(())
+    }
+
+    /// Stores a batch; whether it is done with. Events that the store refuses for good are dropped and counted.
+    async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<ActivityEvent>) -> bool {
+        let before = batch.len();
+        batch.retain(|event| event.check().is_ok());
+        self.shared
+            .dropped
+            .fetch_add((before - batch.len()) as u64, Ordering::Relaxed);
+        let store = async {
+            let tx = host.begin().await?;
+            orchestrator.handle_client_events(&tx, batch).await?;
+            tx.commit().await
+        };
+        let stored = timeout(STORE_MAX, store).await;
+        let error = match stored {
+            Ok(Ok(())) => {
+                batch.clear();
+                return true;
+            }
+            Ok(Err(error)) => error,
+            Err(late) => Error::caused(ErrorKind::Unavailable, "store recorded activity", late),
+        };
+        tracing::warn!(
+            error = error.report(),
+            events = batch.len(),
+            "recorded activity could not be stored; it is tried again"
+        );
+        if error.kind() == ErrorKind::Invalid {
+            self.drop_all(batch, "the store refuses it");
+            return true;
+        }
+        false
+    }
+
+    fn drop_all(&self, batch: &mut Vec<ActivityEvent>, why: &str) {
+        if !batch.is_empty() {
+            tracing::warn!(events = batch.len(), why, "recorded activity was dropped");
+            self.shared.dropped.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            batch.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let recorder = Recorder::with_room_for(2);
+        for _ in 0..5 {
+            recorder.record(ActivityEvent::new("search.executed", "v1"));
+        }
+        assert_eq!(recorder.dropped(), 3);
+    }
+}
