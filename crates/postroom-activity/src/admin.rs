@@ -1,21 +1,75 @@
-//! The HTTP API of operators: stored events by member, name and time.
+//! The HTTP API of operators: stored events by member, name and time, and sending them to a sink again.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use postroom_host::{Access, Host, Problem, Routes};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use postroom_host::{Access, Body, Caller, Host, Problem, Routes};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::event::Source;
 use crate::query::{self, EventFilter, PAGE_MAX, StoredEvent};
+use crate::redispatch::{self, Redispatch};
 
 /// Events of one page, unless the request says.
 const PAGE: u64 = 100;
 
 pub(crate) fn routes() -> Routes {
-    Routes::new(Access::Viewer).get("/api/v1/activity/admin/events", list)
+    Routes::new(Access::Viewer)
+        .get("/api/v1/activity/admin/events", list)
+        .get("/api/v1/activity/admin/redispatches", list_redispatches)
+}
+
+/// What only operators may do.
+pub(crate) fn acts() -> Routes {
+    Routes::new(Access::Operator)
+        .post("/api/v1/activity/admin/redispatches", begin_redispatch)
+        .delete("/api/v1/activity/admin/redispatches/{redispatch_id}", cancel_redispatch)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewRedispatch {
+    sink_type: String,
+    #[serde(default)]
+    filter: EventFilter,
+    #[serde(default = "per_second")]
+    per_second: u32,
+}
+
+fn per_second() -> u32 {
+    100
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Begun {
+    redispatch_id: String,
+}
+
+async fn begin_redispatch(
+    State(host): State<Host>,
+    caller: Caller,
+    Body(new): Body<NewRedispatch>,
+) -> Result<(StatusCode, Json<Begun>), Problem> {
+    let which = (new.sink_type.as_str(), &new.filter);
+    let redispatch_id = redispatch::begin(host.store.db(), which, new.per_second, &caller.name()).await?;
+    Ok((StatusCode::CREATED, Json(Begun { redispatch_id })))
+}
+
+async fn cancel_redispatch(
+    State(host): State<Host>,
+    caller: Caller,
+    Path(redispatch_id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    redispatch::cancel(host.store.db(), &redispatch_id, &caller.name()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn list_redispatches(State(host): State<Host>) -> Result<Json<Vec<Redispatch>>, Problem> {
+    Ok(Json(redispatch::list(host.store.db()).await?))
 }
 
 #[derive(Deserialize)]

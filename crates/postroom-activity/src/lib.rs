@@ -10,19 +10,23 @@ mod mapper;
 mod orchestrator;
 pub mod query;
 mod recorder;
+pub mod redispatch;
+mod settings;
 mod sink;
 mod tables;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postroom::DomainEvent as _;
-use postroom::{Filter, Idempotency, Ordering, Route, Subscriber, To};
+use postroom::{Filter, Idempotency, Ordering, Retry, Route, Subscriber, To};
 use postroom_host::Module;
 
 pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityStored, Source};
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
 pub use recorder::Recorder;
+pub use settings::{KeywordMode, Mode, PiiSettings, PosthogSettings, Secret, Settings};
 pub use sink::{ActivitySink, SinkAnswer};
 
 use orchestrator::{Map, Store};
@@ -32,6 +36,9 @@ use sink::SinkDestination;
 pub const NAME: &str = "activity";
 /// The topic of recorded events on a broker.
 pub const TOPIC: &str = "domain.user.activity";
+
+/// How long the mapping of an event is tried if facts of the server may be lost.
+const MAPPING_AGE_MAX: Duration = Duration::from_secs(3600);
 
 /// Activity collection, with the mappers of the domains that it collects from and the sinks that it feeds.
 #[derive(Debug, Default)]
@@ -66,20 +73,35 @@ impl Activity {
         self
     }
 
-    /// The module.
+    /// The module. Its settings are in the section `[modules.activity]`.
     pub fn module(self) -> Module {
-        let types: Vec<&'static str> = self.mappers.event_types().collect();
-        let orchestrator = Orchestrator::new(self.mappers, !self.sinks.is_empty());
         let module = Module::new(NAME)
             .tables_on(tables::migrations)
             .topic(TOPIC.parse().unwrap_or_default())
             .event::<ActivityRecorded>()
             .event::<ActivityStored>()
             .event::<ActivityRedispatched>()
-            .subscriber(map(types, orchestrator.clone()))
-            .subscriber(store(orchestrator.clone()))
-            .http(admin::routes());
-        let module = self.mistakes.into_iter().fold(module, Module::mistake);
+            .http(admin::routes())
+            .http(admin::acts())
+            .job(redispatch::job())
+            .variables(settings::VARIABLES);
+        module.settings(|module, settings| self.join(module, &settings))
+    }
+
+    /// Adds what the settings ask for.
+    fn join(self, module: Module, settings: &Settings) -> Module {
+        let module = self
+            .mistakes
+            .into_iter()
+            .chain(settings.mistakes())
+            .fold(module, Module::mistake);
+        let types: Vec<&'static str> = self.mappers.event_types().collect();
+        let orchestrator = Orchestrator::new(self.mappers, !self.sinks.is_empty());
+        let module = match types.is_empty() {
+            true => module, // there are no domain events to map
+            false => module.subscriber(map(types, orchestrator.clone(), settings)),
+        };
+        let module = module.subscriber(store(orchestrator.clone()));
         let module = self.recorders.into_iter().fold(module, |module, recorder| {
             let orchestrator = orchestrator.clone();
             module.part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
@@ -89,8 +111,18 @@ impl Activity {
 }
 
 /// Records the activity that domain events report.
-fn map(types: Vec<&'static str>, orchestrator: Orchestrator) -> Subscriber {
-    Subscriber::matching("activity-map", types, Map(orchestrator))
+fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
+    let retry = match settings.strict_server_event_lossless {
+        true => Retry {
+            attempts_max: None,
+            ..Retry::default()
+        },
+        false => Retry {
+            age_max: Some(MAPPING_AGE_MAX),
+            ..Retry::default()
+        },
+    };
+    Subscriber::matching("activity-map", types, Map(orchestrator)).retry(retry)
 }
 
 /// Stores recorded activity events, each once.
@@ -102,7 +134,7 @@ fn store(orchestrator: Orchestrator) -> Subscriber {
 
 /// The route to a sink. Events of different users have no order there, so a refused one holds up no other.
 fn route(sink: Arc<dyn ActivitySink>) -> Route {
-    let name = format!("activity-{}", sink.sink_type());
+    let name = sink::route_name(sink.sink_type());
     Route {
         filter: Filter::any_of([ActivityStored::TYPE, ActivityRedispatched::TYPE]),
         ordering: Ordering::None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append, emit};
+use time::UtcOffset;
 
 use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored};
 use crate::mapper::MapperRegistry;
@@ -24,36 +25,46 @@ impl Orchestrator {
         }
     }
 
+    /// One without mappers that passes what it stores on to the sinks. For programs that store events beside the module.
+    pub fn with_sinks() -> Self {
+        Self::new(MapperRegistry::default(), true)
+    }
+
     /// Records the activity that a domain event reports, in the transaction of its handler. An event without a mapper is none.
     pub async fn handle_domain_event(&self, tx: &Tx, event: &Event) -> Result<()> {
         if let Some(activity) = self.mappers.map(event)? {
-            activity.check()?;
-            emit(tx, &ActivityRecorded(activity)).await?;
+            emit(tx, &ActivityRecorded(admit(activity)?)).await?;
         }
         Ok(())
     }
 
     /// Stores activity events that are not stored yet, and passes the new ones on to the sinks, in one transaction. Returns the
-    /// answer to each event, in their order.
-    pub async fn handle_client_events(&self, tx: &Tx, events: &[ActivityEvent]) -> Result<Vec<Stored>> {
-        let events: Vec<&ActivityEvent> = events.iter().collect();
-        self.store(tx, &events).await
-    }
-
-    pub(crate) async fn store(&self, tx: &Tx, events: &[&ActivityEvent]) -> Result<Vec<Stored>> {
-        let mut new = tables::insert_new(tx, events).await?;
-        let mut answers = Vec::with_capacity(events.len());
-        let mut stored = Vec::new();
-        for &event in events {
-            let is_new = new.remove(&event.event_id);
-            answers.push(if is_new { Stored::New } else { Stored::Known });
-            if is_new && self.has_sinks {
-                stored.push(Event::of(&ActivityStored(event.clone()))?);
-            }
+    /// answer to each event, in their order. An event that breaks a limit fails all of them: check them before.
+    pub async fn handle_client_events(&self, tx: &Tx, events: Vec<ActivityEvent>) -> Result<Vec<Stored>> {
+        let events: Vec<ActivityEvent> = events.into_iter().map(admit).collect::<Result<_>>()?;
+        let mut new = tables::insert_new(tx, &events).await?;
+        let answers = events.iter().map(|event| match new.remove(&event.event_id) {
+            true => Stored::New,
+            false => Stored::Known,
+        });
+        let answers: Vec<Stored> = answers.collect();
+        if self.has_sinks {
+            let is_new = |(_, answer): &(ActivityEvent, &Stored)| **answer == Stored::New;
+            let new = events.into_iter().zip(&answers).filter(is_new);
+            let new = new.map(|(event, _)| Event::of(&ActivityStored(event)));
+            append(tx, &new.collect::<Result<Vec<Event>>>()?).await?;
         }
-        append(tx, &stored).await?;
         Ok(answers)
     }
+}
+
+/// The event as it is stored and sent: every way in comes through here. Its time has milliseconds in UTC, as every database can
+/// keep it, so that it is the same whenever the event is read and sent again.
+fn admit(mut event: ActivityEvent) -> Result<ActivityEvent> {
+    event.check()?;
+    let at = event.occurred_at.to_offset(UtcOffset::UTC);
+    event.occurred_at = at.truncate_to_millisecond();
+    Ok(event)
 }
 
 /// What became of an event that was to be stored.
@@ -85,11 +96,7 @@ impl BatchHandler for Store {
             .iter()
             .map(|event| event.decode().map(|ActivityRecorded(activity)| activity))
             .collect::<Result<_>>()?;
-        for activity in &recorded {
-            activity.check()?;
-        }
-        let recorded: Vec<&ActivityEvent> = recorded.iter().collect();
-        self.0.store(tx, &recorded).await?;
+        self.0.handle_client_events(tx, recorded).await?;
         Ok(())
     }
 }

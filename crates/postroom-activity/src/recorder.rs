@@ -123,7 +123,7 @@ impl Recorder {
             .fetch_add((before - batch.len()) as u64, Ordering::Relaxed);
         let store = async {
             let tx = host.begin().await?;
-            orchestrator.handle_client_events(&tx, batch).await?;
+            orchestrator.handle_client_events(&tx, batch.clone()).await?;
             tx.commit().await
         };
         let stored = timeout(STORE_MAX, store).await;

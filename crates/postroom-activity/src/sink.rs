@@ -40,6 +40,11 @@ pub enum SinkAnswer {
     },
 }
 
+/// The name of the route to a sink.
+pub(crate) fn route_name(sink_type: &str) -> String {
+    format!("activity-{sink_type}")
+}
+
 /// The end of a sink's route.
 #[derive(Debug)]
 pub(crate) struct SinkDestination {

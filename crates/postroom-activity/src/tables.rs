@@ -47,10 +47,18 @@ pub(crate) fn migrations(database: DbBackend) -> Vec<Migration> {
             include_str!("../migrations/sqlite/0001_event.down.sql"),
         ),
     };
-    vec![Migration {
-        number: 1,
-        name: "event",
-        up,
-        down,
-    }]
+    vec![
+        Migration {
+            number: 1,
+            name: "event",
+            up,
+            down,
+        },
+        Migration {
+            number: 2,
+            name: "redispatch",
+            up: include_str!("../migrations/0002_redispatch.up.sql"),
+            down: include_str!("../migrations/0002_redispatch.down.sql"),
+        },
+    ]
 }

@@ -70,6 +70,8 @@ pub struct Module {
     pub alerts: Vec<Watch>,
     parts: Vec<Part>,
     metrics: Vec<Register>,
+    /// Environment variables by which its settings are known elsewhere, each with its key.
+    pub variables: Vec<(&'static str, &'static str)>,
     /// Why no platform can run it.
     pub(crate) mistakes: Vec<String>,
     /// Settings that it has declared and not been given yet.
@@ -108,6 +110,7 @@ impl Module {
             alerts: Vec::new(),
             parts: Vec::new(),
             metrics: Vec::new(),
+            variables: Vec::new(),
             mistakes: Vec::new(),
             settings: None,
         }
@@ -271,6 +274,14 @@ impl Module {
         F: FnOnce(Self, S) -> Self + Send + Sync + 'static,
     {
         self.settings = Some(Declared::new(apply));
+        self
+    }
+
+    /// Names environment variables by which its settings are known elsewhere, each with the key in its section, for example
+    /// `("ANALYTICS_POSTHOG_HOST", "posthog.host")`. The daemon reads them; its own `POSTROOM__MODULES__…` wins.
+    #[must_use]
+    pub fn variables(mut self, variables: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+        self.variables.extend(variables);
         self
     }
 

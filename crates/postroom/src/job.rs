@@ -81,6 +81,16 @@ impl Job {
         Self::new(name, When::Every(every), work)
     }
 
+    /// A job that runs when an operator has changed something ([`crate::operate::signal`]), and then every second as long as `work`
+    /// answers that it did something.
+    pub fn on_signal<F, Fut>(name: impl Into<String>, work: F) -> Self
+    where
+        F: Fn(Arc<dyn Outbox>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<u64>> + Send + 'static,
+    {
+        Self::new(name, When::Signalled, work)
+    }
+
     pub(crate) fn new<F, Fut>(name: impl Into<String>, when: When, work: F) -> Self
     where
         F: Fn(Arc<dyn Outbox>) -> Fut + Send + Sync + 'static,

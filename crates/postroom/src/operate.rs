@@ -26,7 +26,9 @@ use crate::store::outbox::Inspect;
 use crate::store::table::{self, Table};
 
 pub use crate::error::{Letters, NextStep};
+pub use crate::state::cursor::signal;
 pub use crate::state::outage::Side;
+pub use audit::record as record_act;
 pub use failure::{Failures, failures};
 pub use listing::{newest, timelines, undelivered};
 pub use reason::{Reason, ReasonKind, why};
@@ -55,7 +57,7 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
     cursor::set_paused(&tx, route, is_paused).await?;
     let action = if is_paused { "route.pause" } else { "route.resume" };
     audit::record(&tx, actor, action, route, &serde_json::json!({})).await?;
-    cursor::signal(&tx, route).await?;
+    signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -87,7 +89,7 @@ pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()>
     }
     replay::cancel_of(&tx, route).await?;
     audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
-    cursor::signal(&tx, route).await?;
+    signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())
 }

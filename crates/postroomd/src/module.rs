@@ -1,5 +1,7 @@
 //! Which modules this process runs.
 
+use std::collections::HashMap;
+
 use postroom::Migration;
 use postroom_host::{Misconfigured, Module, Topics};
 use toml::Table;
@@ -18,11 +20,13 @@ pub(crate) type Owner = (&'static str, Vec<Migration>);
 pub(crate) type Group = (String, Vec<String>);
 
 /// Every module that this binary has.
-pub(crate) const BUILT_IN: [BuiltIn; 4] = [
+pub(crate) const BUILT_IN: [BuiltIn; 6] = [
     ("hello", hello::module),
     ("ledger", ledger::module),
     ("commerce", commerce::module),
     ("umbra", umbra::module),
+    ("tasteam", tasteam_activity::tasteam),
+    ("activity", tasteam_activity::activity),
 ];
 
 /// The modules that are on with this configuration, with their settings: on the built-in file all that are not switched off,
@@ -34,6 +38,24 @@ pub(crate) fn enabled(config: &Config) -> Vec<Module> {
     // Reading a configuration refuses settings that a module cannot use, so none is replaced by its defaults here.
     on.map(|(name, module)| configure(module(), config.modules.own(name)).unwrap_or_else(|_refused| module()))
         .collect()
+}
+
+/// Environment variables by which modules know their settings, each with the path of the setting.
+pub(crate) fn variables() -> HashMap<&'static str, Vec<String>> {
+    let of_module = |(name, module): &BuiltIn| {
+        let path = move |key: &str| {
+            ["modules", name]
+                .into_iter()
+                .chain(key.split('.'))
+                .map(str::to_owned)
+                .collect()
+        };
+        let variables = module().variables.into_iter();
+        variables
+            .map(move |(variable, key)| (variable, path(key)))
+            .collect::<Vec<_>>()
+    };
+    BUILT_IN.iter().flat_map(of_module).collect()
 }
 
 /// The owners of tables in the store: the platform, and the modules that are on.

@@ -15,11 +15,10 @@ const ROWS_MAX: usize = 1_000;
 
 /// Stores those of the events whose id is not stored yet; returns the ids of the new rows. Of several events with the same id, the
 /// first one is stored.
-pub(crate) async fn insert_new(tx: &Tx, events: &[&ActivityEvent]) -> Result<HashSet<String>> {
+pub(crate) async fn insert_new(tx: &Tx, events: &[ActivityEvent]) -> Result<HashSet<String>> {
     let mut seen = HashSet::new();
     let distinct: Vec<&ActivityEvent> = events
         .iter()
-        .copied()
         .filter(|event| seen.insert(event.event_id.as_str()))
         .collect();
     let mut new = HashSet::new();

@@ -24,4 +24,5 @@ macro_rules! on_each_database {
     };
 }
 
+mod sink;
 mod store;

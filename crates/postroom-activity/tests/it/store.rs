@@ -35,7 +35,10 @@ fn numbered(number: usize) -> ActivityEvent {
 
 async fn store(store: &dyn Inspect, events: &[ActivityEvent]) -> Vec<Stored> {
     let tx = table::begin(store.db()).await.unwrap();
-    let answers = Orchestrator::default().handle_client_events(&tx, events).await.unwrap();
+    let answers = Orchestrator::default()
+        .handle_client_events(&tx, events.to_vec())
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     answers
 }

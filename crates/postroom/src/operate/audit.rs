@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::store::table::{self, Table, json_value};
 use crate::store::tx::Tx;
 
-/// Writes an act down, in the transaction that performs it.
-pub(crate) async fn record(tx: &Tx, actor: &str, action: &str, target: &str, detail: &serde_json::Value) -> Result<()> {
+/// Writes an act of an operator down, in the transaction that performs it. Modules use it for acts of their own.
+pub async fn record(tx: &Tx, actor: &str, action: &str, target: &str, detail: &serde_json::Value) -> Result<()> {
     record_all(tx, actor, action, [(target.to_owned(), detail.clone())]).await
 }
 

@@ -466,8 +466,9 @@ pub(crate) async fn set_paused(tx: &Tx, route: &str, is_paused: bool) -> Result<
     Ok(())
 }
 
-/// Makes every relay look, and the workers of this route read their state again.
-pub(crate) async fn signal(tx: &Tx, route: &str) -> Result<()> {
+/// Makes every relay look when the transaction has committed: jobs that wait for a signal run, and the workers of this route read
+/// their state again.
+pub async fn signal(tx: &Tx, route: &str) -> Result<()> {
     signal_numbered(tx, route, 1).await.map(drop)
 }
 

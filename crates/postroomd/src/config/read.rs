@@ -152,13 +152,22 @@ fn read_retention(section: &mut Section<'_>) -> Retention {
     }
 }
 
-/// Puts `POSTROOM__SECTION__KEY=value` over what the file says.
+/// Puts `POSTROOM__SECTION__KEY=value`, and variables that modules know by another name, over what the file says.
 fn overlay(table: &mut Table, environment: impl IntoIterator<Item = (String, String)>, mistakes: &mut Mistakes) {
+    let of_modules = module::variables();
+    let own = |variable: &str| -> Option<Vec<String>> {
+        let name = variable.strip_prefix(PREFIX)?;
+        Some(name.split("__").map(str::to_lowercase).collect())
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for (variable, text) in environment {
-        let Some(name) = variable.strip_prefix(PREFIX) else {
-            continue;
-        };
-        let path: Vec<String> = name.split("__").map(str::to_lowercase).collect();
+        if let Some(path) = own(&variable) {
+            ours.push((path, variable, text));
+        } else if let Some(path) = of_modules.get(variable.as_str()) {
+            theirs.push((path.clone(), variable, text));
+        }
+    }
+    for (path, variable, text) in theirs.into_iter().chain(ours) {
         mistakes.came_from(path.join("."), variable.clone());
         if !put(table, &path, typed(&text)) {
             mistakes.add(&path.join("."), "lies inside something that is not a table");

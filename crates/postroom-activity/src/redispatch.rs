@@ -1,0 +1,299 @@
+//! Sends stored events to a sink again: a row per request of an operator, and a job that works it off at a limited rate.
+//!
+//! An event that is sent again has the same id and the same time, so a sink that knows it already can tell.
+
+use postroom::operate::{record_act, signal};
+use postroom::{Error, ErrorKind, Event, Job, Result, Tx, append, clock, table};
+use sea_orm::sea_query::{Expr, ExprTrait as _, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::event::ActivityRedispatched;
+use crate::query::{self, EventFilter};
+use crate::sink::route_name;
+use crate::tables::TABLE;
+
+const REDISPATCHES: &str = "user_activity_redispatch";
+/// The highest rate.
+pub const PER_SECOND_MAX: u32 = 10_000;
+/// Rows that are read and sent together.
+const BATCH_MAX: u64 = 500;
+/// Redispatches that [`list`] returns.
+const LIST_MAX: u64 = 100;
+
+/// Stored events that are sent to a sink again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redispatch {
+    /// Its id.
+    pub redispatch_id: String,
+    /// The sink.
+    pub sink_type: String,
+    /// Which events.
+    pub filter: EventFilter,
+    /// Events per second, at most.
+    pub per_second: u32,
+    /// How many were sent.
+    pub sent: u64,
+    /// The part of the table that was looked at: 0 to 1.
+    pub progress: f64,
+    /// Whether it goes on.
+    pub state: State,
+    /// The operator.
+    pub created_by: String,
+    #[serde(skip)]
+    sent_until_id: i64,
+    #[serde(skip)]
+    until_id: i64,
+}
+
+/// The state of a redispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It goes on.
+    Running,
+    /// All events were sent.
+    Done,
+    /// An operator has ended it.
+    Canceled,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "running" => Self::Running,
+            "canceled" => Self::Canceled,
+            _ => Self::Done,
+        }
+    }
+}
+
+/// Begins to send the events that match and are stored now to this sink; returns the id.
+pub async fn begin(
+    db: &DatabaseConnection,
+    (sink_type, filter): (&str, &EventFilter),
+    per_second: u32,
+    actor: &str,
+) -> Result<String> {
+    if !(1..=PER_SECOND_MAX).contains(&per_second) {
+        return Err(Error::invalid(format!(
+            "per_second is {per_second}; give 1 to {PER_SECOND_MAX}"
+        )));
+    }
+    let id = Uuid::now_v7().to_string();
+    let filter_text = serde_json::to_string(filter)?;
+    let now_ms = i64::try_from(clock::now().unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+    let tx = table::begin(db).await?;
+    check_sink(&tx, sink_type).await?;
+    let until_id = last_id(&tx).await?;
+    let mut insert = Query::insert();
+    insert
+        .into_table(REDISPATCHES)
+        .columns([
+            "redispatch_id",
+            "sink_type",
+            "filter",
+            "per_second",
+            "sent_until_id",
+            "until_id",
+            "sent",
+            "state",
+            "created_by",
+            "created_at_ms",
+        ])
+        .values_panic([
+            id.as_str().into(),
+            sink_type.into(),
+            filter_text.as_str().into(),
+            i64::from(per_second).into(),
+            0.into(),
+            until_id.into(),
+            0.into(),
+            State::Running.name().into(),
+            actor.into(),
+            now_ms.into(),
+        ]);
+    tx.execute(&insert)
+        .await
+        .map_err(|source| Error::db("begin a redispatch", source))?;
+    let detail = serde_json::json!({ "sinkType": sink_type, "filter": filter, "perSecond": per_second });
+    record_act(&tx, actor, "activity.redispatch", &id, &detail).await?;
+    signal(&tx, &route_name(sink_type)).await?;
+    tx.commit().await?;
+    Ok(id)
+}
+
+/// Ends a redispatch that is running. What it has sent is sent.
+pub async fn cancel(db: &DatabaseConnection, redispatch_id: &str, actor: &str) -> Result<()> {
+    let tx = table::begin(db).await?;
+    let mut update = Query::update();
+    update
+        .table(REDISPATCHES)
+        .value("state", State::Canceled.name())
+        .and_where(Expr::col("redispatch_id").eq(redispatch_id))
+        .and_where(Expr::col("state").eq(State::Running.name()));
+    let done = tx.execute(&update).await;
+    let done = done.map_err(|source| Error::db("cancel a redispatch", source))?;
+    if done.rows_affected() == 0 {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!("no redispatch {redispatch_id:?} is running"),
+        ));
+    }
+    let nothing = serde_json::json!({});
+    record_act(&tx, actor, "activity.redispatch.cancel", redispatch_id, &nothing).await?;
+    tx.commit().await
+}
+
+/// The newest redispatches, newest first.
+pub async fn list(db: &impl ConnectionTrait) -> Result<Vec<Redispatch>> {
+    let mut select = Query::select();
+    select
+        .columns(COLUMNS)
+        .from(REDISPATCHES)
+        .order_by("created_at_ms", Order::Desc)
+        .order_by("redispatch_id", Order::Desc)
+        .limit(LIST_MAX);
+    let rows = db.query_all(&select).await;
+    let rows = rows.map_err(|source| Error::db("read the redispatches", source))?;
+    rows.iter().map(read).collect()
+}
+
+/// The job that works them off.
+pub(crate) fn job() -> Job {
+    Job::on_signal("activity-redispatch", |outbox| async move {
+        let mut sent = 0;
+        let running = list(outbox.db()).await?;
+        for redispatch in running.iter().filter(|one| one.state == State::Running) {
+            sent += step(outbox.db(), redispatch).await?;
+        }
+        Ok(sent)
+    })
+}
+
+/// Sends as many events as one second allows; returns how many.
+async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
+    let mut left = u64::from(redispatch.per_second);
+    let (mut sent, mut at) = (0, redispatch.sent_until_id);
+    while left > 0 {
+        let tx = table::begin(db).await?;
+        let range = (at, redispatch.until_id);
+        let batch = Ord::min(left, BATCH_MAX);
+        let stored = query::by_row(&tx, &redispatch.filter, range, batch).await?;
+        let count = stored.len() as u64;
+        let events: Vec<Event> = stored
+            .iter()
+            .map(|stored| {
+                Event::of(&ActivityRedispatched {
+                    sink_type: redispatch.sink_type.clone(),
+                    event: stored.event.clone(),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let is_last = count < batch;
+        let until = match stored.last() {
+            Some(last) if !is_last => last.id,
+            _ => redispatch.until_id,
+        };
+        if !advance(&tx, (redispatch, at), (until, count), is_last).await? {
+            return Ok(sent); // it was canceled
+        }
+        append(&tx, &events).await?;
+        tx.commit().await?;
+        (sent, left, at) = (sent + count, left - count, until);
+        if is_last {
+            break;
+        }
+    }
+    Ok(sent)
+}
+
+/// Writes the progress, if the redispatch is still running from `at`.
+async fn advance(
+    tx: &Tx,
+    (redispatch, at): (&Redispatch, i64),
+    (until, count): (i64, u64),
+    is_last: bool,
+) -> Result<bool> {
+    let state = if is_last { State::Done } else { State::Running };
+    let mut update = Query::update();
+    update
+        .table(REDISPATCHES)
+        .value("sent_until_id", until)
+        .value("sent", Expr::col("sent").add(i64::try_from(count).unwrap_or_default()))
+        .value("state", state.name())
+        .and_where(Expr::col("redispatch_id").eq(redispatch.redispatch_id.as_str()))
+        .and_where(Expr::col("sent_until_id").eq(at))
+        .and_where(Expr::col("state").eq(State::Running.name()));
+    let done = tx.execute(&update).await;
+    let done = done.map_err(|source| Error::db("write the progress of a redispatch", source))?;
+    Ok(done.rows_affected() > 0)
+}
+
+const COLUMNS: [&str; 9] = [
+    "redispatch_id",
+    "sink_type",
+    "filter",
+    "per_second",
+    "sent_until_id",
+    "until_id",
+    "sent",
+    "state",
+    "created_by",
+];
+
+fn read(row: &QueryResult) -> Result<Redispatch> {
+    let number = |column: &str| row.try_get::<i64>("", column);
+    let (sent_until_id, until_id) = (number("sent_until_id")?, number("until_id")?);
+    let progress = match until_id {
+        0 => 1.0,
+        until => sent_until_id as f64 / until as f64,
+    };
+    Ok(Redispatch {
+        redispatch_id: row.try_get("", "redispatch_id")?,
+        sink_type: row.try_get("", "sink_type")?,
+        filter: serde_json::from_str(&row.try_get::<String>("", "filter")?)?,
+        per_second: u32::try_from(number("per_second")?).unwrap_or(PER_SECOND_MAX),
+        sent: u64::try_from(number("sent")?).unwrap_or_default(),
+        progress,
+        state: State::named(&row.try_get::<String>("", "state")?),
+        created_by: row.try_get("", "created_by")?,
+        sent_until_id,
+        until_id,
+    })
+}
+
+/// A sink has a route in the store once a process with it has run.
+async fn check_sink(tx: &Tx, sink_type: &str) -> Result<()> {
+    let mut select = Query::select();
+    select
+        .column("route")
+        .from(table::named(tx, table::Table::Cursor))
+        .and_where(Expr::col("route").eq(route_name(sink_type)))
+        .limit(1);
+    let row = tx.query_one(&select).await;
+    match row.map_err(|source| Error::db("look for a sink", source))? {
+        Some(_) => Ok(()),
+        None => Err(Error::invalid(format!(
+            "there is no sink {sink_type:?}; `postroom status` shows the routes to sinks, activity-SINK"
+        ))),
+    }
+}
+
+async fn last_id(tx: &Tx) -> Result<i64> {
+    let mut select = Query::select();
+    select.column("id").from(TABLE).order_by("id", Order::Desc).limit(1);
+    let row = tx.query_one(&select).await;
+    let row = row.map_err(|source| Error::db("read activity events", source))?;
+    Ok(row.map_or(Ok(0), |row| row.try_get("", "id"))?)
+}

@@ -1,0 +1,253 @@
+//! The settings of the module: the section `[modules.activity]`, by the names and with the defaults of the specification.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// The environment variables of the specification, each with its key.
+pub(crate) const VARIABLES: [(&str, &str); 17] = [
+    ("ANALYTICS_ENABLED", "enabled"),
+    ("ANALYTICS_MODE", "mode"),
+    ("ANALYTICS_CLIENT_INGEST_ENABLED", "client_ingest_enabled"),
+    ("ANALYTICS_INGEST_MAX_BATCH_SIZE", "ingest_max_batch_size"),
+    ("ANALYTICS_INGEST_RATE_LIMIT_PER_MINUTE", "ingest_rate_limit_per_minute"),
+    ("ANALYTICS_STRICT_SERVER_EVENT_LOSSLESS", "strict_server_event_lossless"),
+    ("ANALYTICS_KEYWORD_MODE", "pii.keyword_mode"),
+    ("ANALYTICS_STORE_IP", "pii.store_ip"),
+    ("ANALYTICS_STORE_USER_AGENT", "pii.store_user_agent"),
+    ("ANALYTICS_HASH_SECRET", "pii.hash_secret"),
+    ("ANALYTICS_POSTHOG_ENABLED", "posthog.enabled"),
+    ("ANALYTICS_POSTHOG_HOST", "posthog.host"),
+    ("ANALYTICS_POSTHOG_PROJECT_API_KEY", "posthog.project_api_key"),
+    ("ANALYTICS_POSTHOG_BATCH_SIZE", "posthog.batch_size"),
+    ("ANALYTICS_POSTHOG_TIMEOUT_MS", "posthog.timeout_ms"),
+    ("ANALYTICS_POSTHOG_MAX_RETRIES", "posthog.max_retries"),
+    ("ANALYTICS_POSTHOG_CIRCUIT_OPEN_SECONDS", "posthog.circuit_open_seconds"),
+];
+
+/// The settings of activity collection.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Where activity goes.
+    pub mode: Mode,
+    /// Whether clients may send events.
+    pub client_ingest_enabled: bool,
+    /// Events in one request of a client.
+    pub ingest_max_batch_size: u32,
+    /// Requests of one client in a minute.
+    pub ingest_rate_limit_per_minute: u32,
+    /// Whether facts of the server are mapped however long that takes. If not, the mapping of an event is given up after an hour.
+    pub strict_server_event_lossless: bool,
+    /// Personal data.
+    pub pii: PiiSettings,
+    /// PostHog.
+    pub posthog: PosthogSettings,
+}
+
+/// Where activity goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Mode {
+    /// To the table of this module only.
+    #[default]
+    InternalOnly,
+    /// Also to PostHog, if it is enabled.
+    InternalPlusPosthog,
+}
+
+/// What happens to searched words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum KeywordMode {
+    /// They are stored as a keyed hash. Without a secret they are not stored.
+    #[default]
+    Hash,
+    /// They are not stored.
+    Drop,
+    /// They are stored as they are, without personal data.
+    Plain,
+}
+
+/// Settings about personal data.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PiiSettings {
+    /// What happens to searched words.
+    pub keyword_mode: KeywordMode,
+    /// Whether a hash of the client's address is stored.
+    pub store_ip: bool,
+    /// Whether a hash of the client's User-Agent is stored.
+    pub store_user_agent: bool,
+    /// The secret of all hashes: at least 32 bytes. To rotate it, put the new one before the old one, with a comma between them.
+    pub hash_secret: Secret,
+}
+
+/// Settings of PostHog.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PosthogSettings {
+    /// Whether events are sent. The mode must say so too.
+    pub enabled: bool,
+    /// The address of PostHog.
+    pub host: String,
+    /// The project's API key (`phc_…`).
+    pub project_api_key: Secret,
+    /// Events in one request.
+    pub batch_size: u32,
+    /// The time that one request may take.
+    pub timeout_ms: u64,
+    /// How often one event is tried again that PostHog refuses. Outages do not count.
+    pub max_retries: u32,
+    /// The time between two attempts while PostHog is unavailable.
+    pub circuit_open_seconds: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            client_ingest_enabled: false,
+            ingest_max_batch_size: 100,
+            ingest_rate_limit_per_minute: 120,
+            strict_server_event_lossless: true,
+            pii: PiiSettings::default(),
+            posthog: PosthogSettings::default(),
+        }
+    }
+}
+
+impl Default for PosthogSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            host: "https://app.posthog.com".to_owned(),
+            project_api_key: Secret::default(),
+            batch_size: 100,
+            timeout_ms: 3_000,
+            max_retries: 5,
+            circuit_open_seconds: 60,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether events go to PostHog: the mode and PostHog's own switch must both say so.
+    pub fn sends_to_posthog(&self) -> bool {
+        self.mode == Mode::InternalPlusPosthog && self.posthog.enabled
+    }
+
+    /// Everything that is wrong with them.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        let mut must = |is_so: bool, says: &str| {
+            if !is_so {
+                mistakes.push(says.to_owned());
+            }
+        };
+        must(
+            (1..=1_000).contains(&self.ingest_max_batch_size),
+            "ingest_max_batch_size must be 1 to 1000",
+        );
+        must(
+            self.ingest_rate_limit_per_minute > 0,
+            "ingest_rate_limit_per_minute must be at least 1",
+        );
+        must(
+            (1..=1_000).contains(&self.posthog.batch_size),
+            "posthog.batch_size must be 1 to 1000",
+        );
+        must(
+            (100..=60_000).contains(&self.posthog.timeout_ms),
+            "posthog.timeout_ms must be 100 to 60000",
+        );
+        must(
+            (1..=86_400).contains(&self.posthog.circuit_open_seconds),
+            "posthog.circuit_open_seconds must be 1 to 86400",
+        );
+        must(
+            !self.sends_to_posthog() || !self.posthog.project_api_key.is_empty(),
+            "posthog.project_api_key is missing; set it, or set posthog.enabled = false",
+        );
+        must(
+            !(self.pii.store_ip || self.pii.store_user_agent) || !self.pii.hash_secret.is_empty(),
+            "pii.hash_secret is missing; addresses and User-Agents are stored as hashes only",
+        );
+        mistakes
+    }
+}
+
+/// A text that appears in no log.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.trim().is_empty()
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "Secret()" } else { "Secret(…)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_specification() {
+        let settings = Settings::default();
+        assert_eq!(settings.mode, Mode::InternalOnly);
+        assert_eq!(
+            (settings.ingest_max_batch_size, settings.ingest_rate_limit_per_minute),
+            (100, 120)
+        );
+        assert!(!settings.client_ingest_enabled && settings.strict_server_event_lossless);
+        assert_eq!(settings.pii.keyword_mode, KeywordMode::Hash);
+        assert!(!settings.pii.store_ip && !settings.pii.store_user_agent);
+        let posthog = &settings.posthog;
+        assert_eq!(
+            (posthog.enabled, posthog.host.as_str()),
+            (false, "https://app.posthog.com")
+        );
+        assert_eq!((posthog.batch_size, posthog.timeout_ms), (100, 3_000));
+        assert_eq!((posthog.max_retries, posthog.circuit_open_seconds), (5, 60));
+        assert_eq!(settings.mistakes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn posthog_needs_both_switches_and_a_key() {
+        let mut settings = Settings {
+            mode: Mode::InternalPlusPosthog,
+            ..Settings::default()
+        };
+        assert!(!settings.sends_to_posthog());
+        settings.posthog.enabled = true;
+        assert!(settings.sends_to_posthog());
+        assert!(
+            settings.mistakes()[0].contains("project_api_key"),
+            "{:?}",
+            settings.mistakes()
+        );
+        settings.posthog.project_api_key = "phc_x".into();
+        assert!(settings.mistakes().is_empty());
+        settings.mode = Mode::InternalOnly;
+        assert!(!settings.sends_to_posthog());
+        assert!(!format!("{settings:?}").contains("phc_x"), "the key is in no log");
+    }
+}

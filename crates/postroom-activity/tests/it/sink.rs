@@ -1,0 +1,163 @@
+//! A sink of the tests: what reaches it, what it refuses, and what is sent to it again.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use postroom::table;
+use postroom_activity::query::EventFilter;
+use postroom_activity::redispatch::{self, State};
+use postroom_activity::{Activity, ActivityEvent, ActivitySink, Orchestrator, SinkAnswer};
+use postroom_testkit::Fresh;
+use postroom_testkit::stage::{Running, Scenery};
+use postroom_testkit::wait::until;
+use sea_orm::{ConnectionTrait as _, Statement};
+
+on_each_database! {
+    stored_events_reach_the_sink: stored_events_reach_the_sink_sqlite, stored_events_reach_the_sink_postgres,
+        stored_events_reach_the_sink_mariadb;
+    events_are_sent_again: events_are_sent_again_sqlite, events_are_sent_again_postgres, events_are_sent_again_mariadb;
+}
+
+/// Takes every event but those named `bad`.
+#[derive(Debug, Default)]
+struct Sink {
+    taken: Mutex<Vec<ActivityEvent>>,
+}
+
+impl Sink {
+    fn taken(&self) -> Vec<ActivityEvent> {
+        self.taken.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl ActivitySink for Sink {
+    fn sink_type(&self) -> &'static str {
+        "test"
+    }
+
+    async fn sink_batch(&self, events: &[ActivityEvent]) -> Vec<SinkAnswer> {
+        let mut taken = self.taken.lock().unwrap();
+        let answer = |event: &ActivityEvent| match event.event_name.as_str() {
+            "bad" => SinkAnswer::Rejected("bad events are not taken".to_owned()),
+            "slow" => SinkAnswer::Refused("not now".to_owned()),
+            _ => {
+                taken.push(event.clone());
+                SinkAnswer::Taken
+            }
+        };
+        events.iter().map(answer).collect()
+    }
+}
+
+async fn open(fresh: &Fresh, sink: &Arc<Sink>) -> Running {
+    let module = Activity::default()
+        .sink(Arc::clone(sink) as Arc<dyn ActivitySink>)
+        .module();
+    Running::open(fresh, vec![module], Scenery::default()).await
+}
+
+async fn store(fresh: &Fresh, events: &[ActivityEvent]) {
+    let tx = table::begin(fresh.db()).await.unwrap();
+    let orchestrator = Orchestrator::with_sinks();
+    orchestrator.handle_client_events(&tx, events.to_vec()).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// The rows of `user_activity_dispatch_outbox`: event, sink, status, count.
+async fn waiting(fresh: &Fresh) -> Vec<(String, String, String, i64)> {
+    let sql = "select event_id, sink_type, status, retry_count, last_error, next_retry_at, updated_at \
+               from user_activity_dispatch_outbox order by event_id";
+    let statement = Statement::from_string(fresh.db().get_database_backend(), sql);
+    let rows = fresh.db().query_all_raw(statement).await.unwrap();
+    let read = |row: &sea_orm::QueryResult| {
+        let text = |column: &str| row.try_get::<String>("", column).unwrap();
+        assert!(!text("last_error").is_empty());
+        let count = row
+            .try_get::<i64>("", "retry_count")
+            .or_else(|_| row.try_get::<i32>("", "retry_count").map(i64::from));
+        (text("event_id"), text("sink_type"), text("status"), count.unwrap())
+    };
+    rows.iter().map(read).collect()
+}
+
+fn named(id: &str, name: &str) -> ActivityEvent {
+    ActivityEvent {
+        event_id: id.to_owned(),
+        ..ActivityEvent::new(name, "v1")
+    }
+}
+
+async fn stored_events_reach_the_sink(fresh: Fresh) {
+    let sink = Arc::new(Sink::default());
+    let _running = open(&fresh, &sink).await;
+    let events = [
+        named("a", "good"),
+        named("b", "bad"),
+        named("c", "good"),
+        named("d", "slow"),
+    ];
+    store(&fresh, &events).await;
+    store(&fresh, &events).await; // known ones are not sent again
+    store(&fresh, &[named("e", "good")]).await;
+    until("three events arrive", || async { sink.taken().len() >= 3 }).await;
+    let mut ids: Vec<String> = sink.taken().into_iter().map(|event| event.event_id).collect();
+    ids.sort();
+    assert_eq!(ids, ["a", "c", "e"]);
+    until("two wait", || async { waiting(&fresh).await.len() == 2 }).await;
+    let waiting = waiting(&fresh).await;
+    assert_eq!(
+        (waiting[0].0.as_str(), waiting[0].1.as_str(), waiting[0].2.as_str()),
+        ("b", "test", "FAILED")
+    );
+    assert_eq!((waiting[1].0.as_str(), waiting[1].2.as_str()), ("d", "RETRY"));
+    assert!(waiting[1].3 >= 1, "{waiting:?}");
+}
+
+async fn events_are_sent_again(fresh: Fresh) {
+    let sink = Arc::new(Sink::default());
+    let running = open(&fresh, &sink).await;
+    let mut events: Vec<ActivityEvent> = (0..30).map(|n| named(&format!("e{n:02}"), "good")).collect();
+    for event in &mut events[..10] {
+        event.member_id = Some(42);
+    }
+    store(&fresh, &events).await;
+    until("all arrive", || async { sink.taken().len() == 30 }).await;
+    let first = sink.taken();
+    let filter = EventFilter {
+        member_id: Some(42),
+        ..EventFilter::default()
+    };
+    let unknown = redispatch::begin(fresh.db(), ("nowhere", &filter), 5, "kim").await;
+    assert!(unknown.unwrap_err().report().contains("no sink \"nowhere\""));
+    let id = redispatch::begin(fresh.db(), ("test", &filter), 4, "kim")
+        .await
+        .unwrap();
+    until("ten arrive again", || async { sink.taken().len() == 40 }).await;
+    until("it is done", || async {
+        redispatch::list(fresh.db()).await.unwrap()[0].state == State::Done
+    })
+    .await;
+    let done = redispatch::list(fresh.db()).await.unwrap().remove(0);
+    assert_eq!(
+        (done.redispatch_id.as_str(), done.sent, done.created_by.as_str()),
+        (id.as_str(), 10, "kim")
+    );
+    assert!((done.progress - 1.0).abs() < f64::EPSILON);
+    for again in &sink.taken()[30..] {
+        let before = first.iter().find(|event| event.event_id == again.event_id).unwrap();
+        assert_eq!(
+            (before.occurred_at, before.member_id),
+            (again.occurred_at, Some(42)),
+            "the same event"
+        );
+    }
+    redispatch::cancel(fresh.db(), &id, "kim").await.unwrap_err();
+    drop(running);
+    // Without a process nothing moves, so it can be canceled.
+    let id = redispatch::begin(fresh.db(), ("test", &filter), 4, "kim")
+        .await
+        .unwrap();
+    redispatch::cancel(fresh.db(), &id, "lee").await.unwrap();
+    assert_eq!(redispatch::list(fresh.db()).await.unwrap()[0].state, State::Canceled);
+}
