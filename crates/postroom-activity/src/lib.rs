@@ -6,6 +6,7 @@
 
 mod admin;
 mod event;
+pub mod forget;
 mod mapper;
 mod orchestrator;
 pub mod query;

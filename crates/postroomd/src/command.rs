@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod activity;
 mod bench;
 mod catalog;
 mod config;
@@ -82,6 +83,8 @@ enum Command {
     Catalog(catalog::Catalog),
     #[command(subcommand)]
     Token(token::Token),
+    #[command(subcommand)]
+    Activity(activity::Activity),
     Doctor(doctor::Doctor),
     Verify(verify::Verify),
     Bench(bench::Bench),
@@ -118,6 +121,7 @@ impl Cli {
             Command::Forget(command) => command.run(&config).await,
             Command::Topics(command) => command.run(&config).await,
             Command::Token(command) => command.run(&config).await,
+            Command::Activity(command) => command.run(&config).await,
             Command::Doctor(command) => command.run(&config).await,
             Command::Verify(command) => command.run(&config, self.shared.store.as_ref()).await,
             Command::Bench(command) => command.run(self.shared.store.as_ref()).await,

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use postroom::table;
-use postroom_activity::query::EventFilter;
+use postroom_activity::forget;
+use postroom_activity::query::{self, EventFilter};
 use postroom_activity::redispatch::{self, State};
 use postroom_activity::{Activity, ActivityEvent, ActivitySink, Orchestrator, SinkAnswer};
 use postroom_testkit::Fresh;
@@ -15,6 +16,7 @@ use sea_orm::{ConnectionTrait as _, Statement};
 on_each_database! {
     stored_events_reach_the_sink: stored_events_reach_the_sink_sqlite, stored_events_reach_the_sink_postgres,
         stored_events_reach_the_sink_mariadb;
+    a_member_is_forgotten: a_member_is_forgotten_sqlite, a_member_is_forgotten_postgres, a_member_is_forgotten_mariadb;
     events_are_sent_again: events_are_sent_again_sqlite, events_are_sent_again_postgres, events_are_sent_again_mariadb;
 }
 
@@ -160,4 +162,42 @@ async fn events_are_sent_again(fresh: Fresh) {
         .unwrap();
     redispatch::cancel(fresh.db(), &id, "lee").await.unwrap();
     assert_eq!(redispatch::list(fresh.db()).await.unwrap()[0].state, State::Canceled);
+}
+
+async fn a_member_is_forgotten(fresh: Fresh) {
+    let sink = Arc::new(Sink::default());
+    let running = open(&fresh, &sink).await;
+    let of = |id: &str, name: &str, member: i64| ActivityEvent {
+        member_id: Some(member),
+        ..named(id, name).property("trace", format!("secret-of-{member}"))
+    };
+    let events = [
+        of("a", "good", 42),
+        of("b", "bad", 42),
+        of("c", "slow", 42),
+        of("d", "good", 7),
+        of("e", "bad", 7),
+    ];
+    store(&fresh, &events).await;
+    until("three wait", || async { waiting(&fresh).await.len() == 3 }).await;
+    drop(running);
+    let forgotten = forget::member(fresh.db(), 42, "kim").await.unwrap();
+    assert_eq!((forgotten.events, forgotten.waiting, forgotten.dead_letters), (3, 1, 1));
+    let left = query::find(fresh.db(), &EventFilter::default(), None, 10)
+        .await
+        .unwrap();
+    let left: Vec<Option<i64>> = left.events.iter().map(|stored| stored.event.member_id).collect();
+    assert_eq!(left, [Some(7), Some(7)]);
+    let prefix = match fresh.db().get_database_backend() {
+        sea_orm::DbBackend::Postgres => "postroom.",
+        _ => "postroom_",
+    };
+    for table in ["outbox_parked", "outbox_failed"] {
+        let sql =
+            format!("select count(*) from {prefix}{table} where cast(payload as char(4000)) like '%secret-of-42%'");
+        let statement = Statement::from_string(fresh.db().get_database_backend(), sql);
+        let row = fresh.db().query_one_raw(statement).await.unwrap().unwrap();
+        assert_eq!(row.try_get_by_index::<i64>(0).unwrap(), 0, "{table}");
+    }
+    assert_eq!(forget::member(fresh.db(), 42, "kim").await.unwrap().events, 0);
 }

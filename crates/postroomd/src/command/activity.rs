@@ -1,0 +1,370 @@
+//! `postroom activity`: look at what users did, export it, send it to a sink again, forget a member.
+
+use std::io::{BufWriter, Write as _};
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use postroom_activity::query::{self, EventFilter, PAGE_MAX, StoredEvent};
+use postroom_activity::redispatch::{self, PER_SECOND_MAX};
+use postroom_activity::{Source, forget};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::actor;
+use crate::config::Config;
+use crate::listing::Listing;
+use crate::output::{print, print_json};
+
+/// Look at collected user activity, export it, send it to a sink again, forget a member
+#[derive(Debug, Subcommand)]
+pub(crate) enum Activity {
+    /// List stored events, newest first
+    List(List),
+    /// Write stored events to standard output
+    Export(Export),
+    /// Send stored events to a sink again
+    Redispatch(Redispatch),
+    /// Show the newest redispatches and their progress
+    Redispatches(Redispatches),
+    /// End a redispatch that is running
+    Cancel(Cancel),
+    /// Delete everything that is stored about a member
+    Forget(Forget),
+}
+
+/// Which events.
+#[derive(Debug, Args)]
+struct Which {
+    /// Of this member
+    #[arg(long, value_name = "ID")]
+    member: Option<i64>,
+    /// With this name, such as review.created
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Reported by this side
+    #[arg(long)]
+    source: Option<Side>,
+    /// Not before this time, such as 2026-02-18T10:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<OffsetDateTime>,
+    /// Before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<OffsetDateTime>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Side {
+    Server,
+    Client,
+}
+
+fn parse_time(text: &str) -> Result<OffsetDateTime, String> {
+    OffsetDateTime::parse(text, &Rfc3339).map_err(|_error| "give a time such as 2026-02-18T10:00:00Z".to_owned())
+}
+
+impl Which {
+    fn filter(self) -> EventFilter {
+        EventFilter {
+            member_id: self.member,
+            event_name: self.name,
+            source: self.source.map(|side| match side {
+                Side::Server => Source::Server,
+                Side::Client => Source::Client,
+            }),
+            from: self.from,
+            until: self.until,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    which: Which,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=PAGE_MAX))]
+    limit: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    which: Which,
+    /// The format
+    #[arg(long, default_value = "jsonl")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// One JSON document per line
+    Jsonl,
+    /// Comma-separated values with a line of titles
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Redispatch {
+    /// The sink, such as posthog
+    sink: String,
+    #[command(flatten)]
+    which: Which,
+    /// Events per second, at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(PER_SECOND_MAX)))]
+    per_second: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Redispatches {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// Its id, as `activity redispatches` shows it
+    redispatch_id: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// The member
+    #[arg(long, value_name = "ID")]
+    member: i64,
+    /// Confirms it
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Activity {
+    pub(crate) async fn run(self, config: &Config) -> Result<()> {
+        match self {
+            Self::List(command) => command.run(config).await,
+            Self::Export(command) => command.run(config).await,
+            Self::Redispatch(command) => command.run(config).await,
+            Self::Redispatches(command) => command.run(config).await,
+            Self::Cancel(command) => command.run(config).await,
+            Self::Forget(command) => command.run(config).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        let page = query::find(store.db(), &self.which.filter(), None, self.limit).await?;
+        if self.json {
+            return print_json(&page.events);
+        }
+        if page.events.is_empty() {
+            return print("no stored event matches");
+        }
+        let mut listing = Listing::new(&["occurred at", "event", "#member", "source", "properties"]);
+        for stored in page.events {
+            let event = stored.event;
+            listing.row([
+                event.occurred_at.format(&Rfc3339)?.into(),
+                format!("{} {}", event.event_name, event.event_version).into(),
+                event
+                    .member_id
+                    .map_or_else(|| "-".to_owned(), |id| id.to_string())
+                    .into(),
+                event.source.name().into(),
+                serde_json::to_string(&event.properties)?.into(),
+            ]);
+        }
+        print(listing.text())
+    }
+}
+
+impl Export {
+    async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        let filter = self.which.filter();
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        if matches!(self.format, Format::Csv) {
+            writeln!(out, "{}", CSV_TITLES.join(","))?;
+        }
+        let mut after = None;
+        loop {
+            let page = query::find(store.db(), &filter, after, PAGE_MAX).await?;
+            for stored in &page.events {
+                match self.format {
+                    Format::Jsonl => writeln!(out, "{}", serde_json::to_string(stored)?)?,
+                    Format::Csv => writeln!(out, "{}", csv_line(stored)?)?,
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+const CSV_TITLES: [&str; 17] = [
+    "id",
+    "event_id",
+    "event_name",
+    "event_version",
+    "occurred_at",
+    "member_id",
+    "anonymous_id",
+    "session_id",
+    "source",
+    "request_path",
+    "request_method",
+    "device_id",
+    "platform",
+    "app_version",
+    "locale",
+    "properties",
+    "created_at",
+];
+
+fn csv_line(stored: &StoredEvent) -> Result<String> {
+    let event = &stored.event;
+    let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+    let fields = [
+        stored.id.to_string(),
+        event.event_id.clone(),
+        event.event_name.clone(),
+        event.event_version.clone(),
+        event.occurred_at.format(&Rfc3339)?,
+        event.member_id.map(|id| id.to_string()).unwrap_or_default(),
+        optional(&event.anonymous_id),
+        optional(&event.session_id),
+        event.source.name().to_owned(),
+        optional(&event.request_path),
+        optional(&event.request_method),
+        optional(&event.device_id),
+        optional(&event.platform),
+        optional(&event.app_version),
+        optional(&event.locale),
+        serde_json::to_string(&event.properties)?,
+        stored.created_at.format(&Rfc3339)?,
+    ];
+    Ok(fields.map(|field| quoted(&field)).join(","))
+}
+
+/// A field as RFC 4180 writes it. A text that a spreadsheet would run as a formula gets an apostrophe before it.
+fn quoted(field: &str) -> String {
+    let is_formula =
+        field.starts_with(['=', '+', '@', '\t', '\r']) || (field.starts_with('-') && field.parse::<f64>().is_err());
+    let field = if is_formula {
+        format!("'{field}")
+    } else {
+        field.to_owned()
+    };
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    }
+}
+
+impl Redispatch {
+    async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        let filter = self.which.filter();
+        let id = redispatch::begin(store.db(), (&self.sink, &filter), self.per_second, &actor()).await?;
+        match self.json {
+            true => print_json(&serde_json::json!({ "redispatchId": id })),
+            false => print(format!(
+                "{id} has begun; `postroom activity redispatches` shows its progress"
+            )),
+        }
+    }
+}
+
+impl Redispatches {
+    async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        let all = redispatch::list(store.db()).await?;
+        if self.json {
+            return print_json(&all);
+        }
+        if all.is_empty() {
+            return print("there is no redispatch");
+        }
+        let mut listing = Listing::new(&["id", "sink", "state", "#sent", "#progress", "by"]);
+        for one in all {
+            let state = serde_json::to_value(one.state)?;
+            listing.row([
+                one.redispatch_id.into(),
+                one.sink_type.into(),
+                state.as_str().unwrap_or_default().into(),
+                one.sent.into(),
+                format!("{:.0} %", one.progress * 100.0).into(),
+                one.created_by.into(),
+            ]);
+        }
+        print(listing.text())
+    }
+}
+
+impl Cancel {
+    async fn run(self, config: &Config) -> Result<()> {
+        let store = config.store.url.open_ready().await?;
+        redispatch::cancel(store.db(), &self.redispatch_id, &actor()).await?;
+        match self.json {
+            true => print_json(&serde_json::json!({ "canceled": self.redispatch_id })),
+            false => print(format!("{} is canceled", self.redispatch_id)),
+        }
+    }
+}
+
+impl Forget {
+    async fn run(self, config: &Config) -> Result<()> {
+        if !self.yes {
+            bail!(
+                "this deletes all stored activity of the member {}; add --yes if that is meant",
+                self.member
+            );
+        }
+        let store = config.store.url.open_ready().await?;
+        let forgotten = forget::member(store.db(), self.member, &actor()).await?;
+        match self.json {
+            true => print_json(&forgotten),
+            false => print(format!(
+                "deleted {} events; removed the content of {} waiting copies and {} dead letters. Copies in the outbox leave it with \
+                 retention.outbox",
+                forgotten.events, forgotten.waiting, forgotten.dead_letters
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_quoted_and_no_formula() {
+        for (field, expected) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("=1+1", "'=1+1"),
+            ("-5", "-5"),
+            ("-a", "'-a"),
+            ("", ""),
+        ] {
+            assert_eq!(quoted(field), expected);
+        }
+    }
+}
