@@ -23,7 +23,13 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         // The platform serves the metrics and the readiness that a service can also serve itself, and checks its callers.
         "postroom-host" => matches!(other, "postroom" | "postroom-access" | "postroom-monitor"),
         // A host runs a module; a service that embeds Postroom brings its own store.
-        "hello" | "ledger" | "commerce" | "umbra" => matches!(other, "postroom" | "postroom-host"),
+        "hello" | "ledger" | "commerce" | "umbra" | "tasteam" => matches!(other, "postroom" | "postroom-host"),
+        // Activity collection is a module whose sinks speak HTTP. Mappers know it and the domain; the domain knows neither.
+        "postroom-activity" => matches!(
+            other,
+            "postroom" | "postroom-host" | "postroom-http" | "postroom-pii" | "postroom-shared"
+        ),
+        "tasteam-activity" => matches!(other, "postroom" | "postroom-host" | "postroom-activity" | "tasteam"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
         _ => other == "postroom",
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::DomainEvent as _;
-use postroom::{Filter, Idempotency, Ordering, Retry, Route, Subscriber, To};
+use postroom::{Delays, Filter, Idempotency, Ordering, Retry, Route, Subscriber, To};
 use postroom_host::Module;
 
 pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityStored, Source};
@@ -114,10 +114,7 @@ impl Activity {
 /// Records the activity that domain events report.
 fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
     let retry = match settings.strict_server_event_lossless {
-        true => Retry {
-            attempts_max: None,
-            ..Retry::default()
-        },
+        true => without_end(),
         false => Retry {
             age_max: Some(MAPPING_AGE_MAX),
             ..Retry::default()
@@ -126,11 +123,24 @@ fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings
     Subscriber::matching("activity-map", types, Map(orchestrator)).retry(retry)
 }
 
+/// Tries for as long as it takes, once a minute at last: a table that is locked or broken for hours costs no event.
+fn without_end() -> Retry {
+    Retry {
+        delays: Delays::Exponential {
+            first: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+        },
+        attempts_max: None,
+        age_max: None,
+    }
+}
+
 /// Stores recorded activity events, each once.
 fn store(orchestrator: Orchestrator) -> Subscriber {
     Subscriber::in_batches("activity-store", [ActivityRecorded::TYPE], Store(orchestrator))
         .idempotency(Idempotency::Upsert)
         .ordering(Ordering::None)
+        .retry(without_end())
 }
 
 /// The route to a sink. Events of different users have no order there, so a refused one holds up no other.

@@ -25,4 +25,5 @@ macro_rules! on_each_database {
 }
 
 mod collect;
+mod isolation;
 mod site;
