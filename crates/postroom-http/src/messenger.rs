@@ -6,16 +6,16 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::Result;
 use postroom::alert::{Messenger, Notice, Reply, Turn};
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Client, Response, Url};
+use postroom::{Result, clock};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Url};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::client::{address, client, error_text, read_body};
-use crate::response::reply;
+use crate::response::{reply, retry_after};
 
 /// Timeout of a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
         .body(body.to_string());
     match request.send().await {
         Ok(response) => {
-            let (status, after) = (response.status(), retry_after(&response));
+            let (status, after) = (response.status(), retry_after(response.headers(), clock::now().into()));
             reply(status, after, &read_body(response, &[secret]).await)
         }
         Err(error) => Reply::Later {
@@ -130,19 +130,6 @@ async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
             after: None,
         },
     }
-}
-
-/// The delay in the header `Retry-After`, if it is a number of seconds.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response
-        .headers()
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 fn text(notice: &Notice) -> String {

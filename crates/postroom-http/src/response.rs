@@ -1,10 +1,11 @@
 //! Pure functions that map an HTTP response to a receipt, or to a messenger's reply.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use postroom::Receipt;
 use postroom::alert::Reply;
 use reqwest::StatusCode;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
 /// Length of the response body in an error text.
 const BODY_CHARS_MAX: usize = 500;
@@ -12,12 +13,12 @@ const BODY_CHARS_MAX: usize = 500;
 /// The receipt of an event. Only 2xx is success. A status that concerns the whole endpoint means that it is unavailable, which
 /// is no failure of the event. Any other status may concern the event, also that of a gateway whose backend the event crashed:
 /// the retry policy decides.
-pub(crate) fn receipt(status: StatusCode, body: &str) -> Receipt {
+pub(crate) fn receipt(status: StatusCode, after: Option<Duration>, body: &str) -> Receipt {
     let text = text(status, body);
     match status {
         _ if status.is_success() => Receipt::Delivered,
         _ if status.is_redirection() => Receipt::Refused(text),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Receipt::Unavailable(text),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Receipt::Unavailable { says: text, after },
         StatusCode::PAYLOAD_TOO_LARGE => Receipt::Rejected(text),
         _ => Receipt::Refused(text),
     }
@@ -32,6 +33,21 @@ pub(crate) fn reply(status: StatusCode, after: Option<Duration>, body: &str) -> 
         _ if status.is_server_error() => Reply::Later { says: text, after },
         _ => Reply::Refused(text),
     }
+}
+
+/// The delay in the header `Retry-After`: seconds, or a date. A date is compared with the clock of the server if the response tells
+/// it (`Date`), else with `now`.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let after = text(RETRY_AFTER)?;
+    if let Ok(seconds) = after.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(after).ok()?;
+    let now = text(DATE)
+        .and_then(|date| httpdate::parse_http_date(date).ok())
+        .unwrap_or(now);
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 fn text(status: StatusCode, body: &str) -> String {
@@ -50,7 +66,12 @@ mod tests {
     #[test]
     fn a_response_is_success_unavailability_or_a_refusal() {
         let check = |status: u16, expected: Receipt| {
-            assert_eq!(receipt(StatusCode::from_u16(status).unwrap(), " why "), expected);
+            let after = Some(Duration::from_secs(7));
+            assert_eq!(receipt(StatusCode::from_u16(status).unwrap(), after, " why "), expected);
+        };
+        let unavailable = |says: &str| Receipt::Unavailable {
+            says: says.to_owned(),
+            after: Some(Duration::from_secs(7)),
         };
         check(200, Receipt::Delivered);
         check(204, Receipt::Delivered);
@@ -60,12 +81,35 @@ mod tests {
         );
         check(400, Receipt::Refused("400 Bad Request:  why ".into()));
         check(413, Receipt::Rejected("413 Payload Too Large:  why ".into()));
-        check(429, Receipt::Unavailable("429 Too Many Requests:  why ".into()));
+        check(429, unavailable("429 Too Many Requests:  why "));
         check(500, Receipt::Refused("500 Internal Server Error:  why ".into()));
         check(502, Receipt::Refused("502 Bad Gateway:  why ".into()));
-        check(503, Receipt::Unavailable("503 Service Unavailable:  why ".into()));
-        let long = receipt(StatusCode::IM_A_TEAPOT, &"é".repeat(9_000));
+        check(503, unavailable("503 Service Unavailable:  why "));
+        let long = receipt(StatusCode::IM_A_TEAPOT, None, &"é".repeat(9_000));
         assert!(matches!(long, Receipt::Refused(text) if text.chars().count() < 600));
+    }
+
+    #[test]
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Wed, 18 Nov 2026 06:00:00 GMT").unwrap();
+        let check = |after: &str, date: Option<&'static str>, expected: Option<u64>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, after.parse().unwrap());
+            headers.extend(date.map(|date| (DATE, date.parse().unwrap())));
+            let expected = expected.map(Duration::from_secs);
+            assert_eq!(retry_after(&headers, now), expected, "{after:?} at {date:?}");
+        };
+        check("120", None, Some(120));
+        check(" 0 ", None, Some(0));
+        check("Wed, 18 Nov 2026 06:01:30 GMT", None, Some(90));
+        check("Wed, 18 Nov 2026 05:59:00 GMT", None, Some(0));
+        let server = Some("Wed, 18 Nov 2026 06:01:00 GMT");
+        check("Wed, 18 Nov 2026 06:01:30 GMT", server, Some(30));
+        check("Wed, 18 Nov 2026 06:01:30 GMT", Some("today"), Some(90));
+        for wrong in ["", "soon", "-1", "1.5", "99999999999999999999"] {
+            check(wrong, None, None);
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 
     #[test]

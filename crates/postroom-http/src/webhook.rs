@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
 use crate::client::{address, client, error_text, read_body};
-use crate::response::receipt;
+use crate::response::{receipt, retry_after};
 use crate::signature::{Secret, sign};
 
 const DOING: &str = "post the event";
@@ -58,11 +58,11 @@ impl Webhook {
         };
         match response {
             Ok(response) => {
-                let status = response.status();
+                let (status, after) = (response.status(), retry_after(response.headers(), clock::now().into()));
                 let secrets = [self.url.query().unwrap_or_default(), self.url.path()];
-                receipt(status, &read_body(response, &secrets).await)
+                receipt(status, after, &read_body(response, &secrets).await)
             }
-            Err(error) if error.is_connect() => Receipt::Unavailable(error_text(DOING, error)),
+            Err(error) if error.is_connect() => Receipt::unavailable(error_text(DOING, error)),
             Err(error) => Receipt::Refused(error_text(DOING, error)),
         }
     }

@@ -300,7 +300,7 @@ pub(crate) fn receipt(topic: &str, sent: Result<(), KafkaError>) -> Receipt {
             Receipt::Rejected(format!("the topic {topic} rejects the message: {error}"))
         }
         Some(code) if is_refusal(code) => Receipt::Refused(format!("the topic {topic} refuses the message: {error}")),
-        _ => Receipt::Unavailable(error.to_string()),
+        _ => Receipt::unavailable(error.to_string()),
     }
 }
 

@@ -117,7 +117,7 @@ impl Publisher {
             purge_and_drop(producer).await;
             if outcome == Outcome::TimedOut {
                 self.shared.forget(records.iter().map(|record| &record.topic));
-                progress.settle_pending(&Receipt::Unavailable(self.timeout_message()));
+                progress.settle_pending(&Receipt::unavailable(self.timeout_message()));
             } else {
                 self.send_one_by_one(progress, (records, &partitions)).await;
             }
@@ -194,10 +194,10 @@ impl Publisher {
                 return Receipt::Refused(missing_topic_message(&record.topic));
             }
             if is_unavailable.load(Ordering::Relaxed) {
-                return Receipt::Unavailable(self.timeout_message());
+                return Receipt::unavailable(self.timeout_message());
             }
             let receipt = receipt(&record.topic, self.shared.send(record).await);
-            is_unavailable.fetch_or(matches!(receipt, Receipt::Unavailable(_)), Ordering::Relaxed);
+            is_unavailable.fetch_or(matches!(receipt, Receipt::Unavailable { .. }), Ordering::Relaxed);
             receipt
         };
         let receipts = rest.in_lanes(PARALLEL_LANES, send).await;
@@ -226,7 +226,7 @@ impl Destination for Publisher {
         let records = Record::all(batch, &self.topic, self.mode);
         let mut progress = BatchProgress::of(batch);
         if let Err(error) = self.send_chunks(&mut progress, &records).await {
-            progress.settle_pending(&Receipt::Unavailable(error.report()));
+            progress.settle_pending(&Receipt::unavailable(error.report()));
         }
         progress.finish()
     }

@@ -203,7 +203,7 @@ impl TransactionalPublisher {
                 sent.into_iter().for_each(|at| progress.settle(at, Receipt::Delivered));
                 Ok(())
             }
-            (Ok(Ok(())), Some(error)) if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable(_)) => {
+            (Ok(Ok(())), Some(error)) if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable { .. }) => {
                 Err(TransactionError::Refused(error))
             }
             (Ok(Ok(())), Some(error)) | (Ok(Err(error)), _) => Err(self.unavailable(producer, &error)),
@@ -221,7 +221,7 @@ impl TransactionalPublisher {
                 Ok(Ok(Err((error, _)))) => error,
                 Ok(Err(_)) | Err(_) => KafkaError::Canceled,
             };
-            if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable(_)) {
+            if !matches!(receipt("", Err(error.clone())), Receipt::Unavailable { .. }) {
                 return Some(error);
             }
             refusal.get_or_insert(error);
@@ -264,7 +264,7 @@ impl Destination for TransactionalPublisher {
             return progress.finish();
         }
         if let Err(TransactionError::Unavailable(message)) = self.send(&mut progress, &records).await {
-            progress.settle_pending(&Receipt::Unavailable(message));
+            progress.settle_pending(&Receipt::unavailable(message));
         }
         progress.finish()
     }

@@ -66,7 +66,7 @@ fn receipt(topic: &str, answer: Answer) -> Receipt {
         Ok(Outcome::TimedOut) => Receipt::Refused(format!(
             "timeout: a queue of the topic {topic} did not confirm, although others did: too few of its replicas are available"
         )),
-        Err(error) if error.kind() == ErrorKind::Unavailable => Receipt::Unavailable(error.report()),
+        Err(error) if error.kind() == ErrorKind::Unavailable => Receipt::unavailable(error.report()),
         Err(error) => Receipt::Refused(error.report()),
     }
 }

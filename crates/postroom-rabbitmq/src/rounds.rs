@@ -28,7 +28,7 @@ where
         for ((at, lane), answer) in round.into_iter().zip(rest).zip(answers) {
             match &answer {
                 Receipt::Delivered => lanes.extend((!lane.is_empty()).then_some(lane)),
-                Receipt::Unavailable(_) => unavailable = Some(answer.clone()),
+                Receipt::Unavailable { .. } => unavailable = Some(answer.clone()),
                 Receipt::Refused(_) | Receipt::Rejected(_) | Receipt::Held => {}
             }
             if let Some(slot) = receipts.get_mut(at) {
@@ -79,14 +79,14 @@ mod tests {
             sent.lock().unwrap().push(round.clone());
             let answer = |at: &usize| match answers.as_bytes()[*at] {
                 b'+' => Receipt::Delivered,
-                b'?' => Receipt::Unavailable(String::new()),
+                b'?' => Receipt::unavailable(String::new()),
                 _ => Receipt::Refused(String::new()),
             };
             ready(round.iter().map(answer).collect())
         });
         let letter = |receipt: &Receipt| match receipt {
             Receipt::Delivered => '+',
-            Receipt::Unavailable(_) => '?',
+            Receipt::Unavailable { .. } => '?',
             Receipt::Held => '.',
             Receipt::Refused(_) | Receipt::Rejected(_) => '!',
         };

@@ -119,7 +119,7 @@ impl<'a> PublishPlan<'a> {
             let Some(planned) = self.planned_entries.get_mut(*at) else {
                 continue;
             };
-            if let Receipt::Unavailable(error) = &receipt {
+            if let Receipt::Unavailable { says: error, .. } = &receipt {
                 self.unavailable = Some(error.clone());
             }
             if receipt != Receipt::Delivered {
@@ -148,7 +148,7 @@ impl<'a> PublishPlan<'a> {
         let unavailable = self
             .unavailable
             .take()
-            .map(Receipt::Unavailable)
+            .map(Receipt::unavailable)
             .unwrap_or(Receipt::Held);
         for planned in &mut self.planned_entries {
             let receipt = if self.stopped.contains(&planned.lane) {

@@ -180,7 +180,7 @@ impl Publisher {
     ) -> Vec<Receipt> {
         let Value::Array(answers) = answer else {
             return vec![
-                Receipt::Unavailable("unexpected response of Redis: no result per entry".to_owned());
+                Receipt::unavailable("unexpected response of Redis: no result per entry");
                 planned_entries.len()
             ];
         };
@@ -252,7 +252,7 @@ fn receipt_of(answer: RedisResult<Value>) -> Option<Receipt> {
 
 fn refusal(kind: ErrorKind, error: String) -> Receipt {
     match kind {
-        ErrorKind::Unavailable => Receipt::Unavailable(error),
+        ErrorKind::Unavailable => Receipt::unavailable(error),
         _ => Receipt::Refused(error),
     }
 }

@@ -70,4 +70,10 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0011_access.up.sql"),
         down: include_str!("../migrations/0011_access.down.sql"),
     },
+    Migration {
+        number: 12,
+        name: "probe",
+        up: include_str!("../migrations/0012_probe.up.sql"),
+        down: include_str!("../migrations/0012_probe.down.sql"),
+    },
 ];

@@ -155,7 +155,7 @@ async fn around_a_refused_one(mut site: impl Site, ordering: Ordering, expected:
             Receipt::Delivered => '+',
             Receipt::Rejected(_) | Receipt::Refused(_) => '!',
             Receipt::Held => '.',
-            Receipt::Unavailable(_) => '?',
+            Receipt::Unavailable { .. } => '?',
         })
         .collect();
     assert_eq!(letters, expected, "{receipts:?}");
@@ -189,7 +189,7 @@ pub async fn a_destination_that_is_away_says_so_and_takes_everything_later(mut s
     site.stop().await;
     for receipt in deliver(&site, &entries[2..], Ordering::Key).await {
         assert!(
-            matches!(receipt, Receipt::Unavailable(_) | Receipt::Held),
+            matches!(receipt, Receipt::Unavailable { .. } | Receipt::Held),
             "{receipt:?}"
         );
     }

@@ -108,7 +108,7 @@ impl MemoryBroker {
         }
         let mut state = self.state();
         if state.is_down {
-            return Receipt::Unavailable("the broker in memory is switched off".to_owned());
+            return Receipt::unavailable("the broker in memory is switched off");
         }
         state.topics.entry(topic.to_owned()).or_default().push(stored);
         self.0.news.notify_waiters();

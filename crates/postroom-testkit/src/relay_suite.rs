@@ -58,6 +58,11 @@ macro_rules! relay_suite {
             a_strict_route_waits_for_an_unavailable_entry_until_it_is_too_old
             an_outage_burns_no_attempts
             attempts_of_an_unavailable_entry_survive_a_restart
+            an_entry_that_is_always_unavailable_does_not_stop_a_route_with_rare_probes
+            an_unavailable_head_of_the_log_does_not_stop_a_route_with_rare_probes
+            a_route_with_rare_probes_keeps_to_them_over_crashes
+            a_destination_that_asks_for_a_longer_wait_gets_it
+            an_operator_sees_the_next_probe_and_can_have_it_now
         );
         $crate::relay_suite!($fresh; fairness:
             a_big_retry_delays_no_new_event

@@ -4,6 +4,7 @@ pub(crate) mod leased;
 pub(crate) mod local;
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -47,7 +48,22 @@ pub enum Receipt {
     /// Not sent, because an earlier one of its lane was not delivered.
     Held,
     /// The destination as a whole cannot be reached. The attempt does not count.
-    Unavailable(String),
+    Unavailable {
+        /// In the words of the destination.
+        says: String,
+        /// How long the destination wants to be left alone, if it says so.
+        after: Option<Duration>,
+    },
+}
+
+impl Receipt {
+    /// The destination as a whole cannot be reached, and does not say for how long.
+    pub fn unavailable(says: impl Into<String>) -> Self {
+        Self::Unavailable {
+            says: says.into(),
+            after: None,
+        }
+    }
 }
 
 impl Batch<'_> {

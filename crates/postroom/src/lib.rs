@@ -42,6 +42,7 @@ pub use job::{Job, JobStatus, When};
 pub use operate::{dead, replay};
 pub use policy::filter::Filter;
 pub use policy::ordering::{Lane, Ordering};
+pub use policy::probe::{AFTER_MAX, PROBE_EVERY, Probe};
 pub use policy::retry::{Delays, Retry, Verdict};
 pub use policy::{Dead, Start};
 pub use relay::Relay;

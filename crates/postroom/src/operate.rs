@@ -21,7 +21,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, Query};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::filter::Filter;
-use crate::state::cursor;
+use crate::state::{cursor, outage};
 use crate::store::outbox::Inspect;
 use crate::store::table::{self, Table};
 
@@ -51,12 +51,17 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Pauses or resumes a route, whichever process works it.
+/// Pauses or resumes a route, whichever process works it. A route that waits for the next probe of its destination probes at once
+/// when it is resumed, also if it was not paused.
 pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor: &str) -> Result<()> {
     let tx = table::begin_own(store.db()).await?;
     cursor::set_paused(&tx, route, is_paused).await?;
     let action = if is_paused { "route.pause" } else { "route.resume" };
-    audit::record(&tx, actor, action, route, &serde_json::json!({})).await?;
+    let detail = match !is_paused && outage::probe_now(&tx, route).await? {
+        true => serde_json::json!({ "probe": "now" }),
+        false => serde_json::json!({}),
+    };
+    audit::record(&tx, actor, action, route, &detail).await?;
     signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())

@@ -1,7 +1,8 @@
-//! The choices of a route: which entries, in which order, how often to retry, where to begin.
+//! The choices of a route: which entries, in which order, how often to retry, when to probe, where to begin.
 
 pub(crate) mod filter;
 pub(crate) mod ordering;
+pub(crate) mod probe;
 pub(crate) mod retry;
 
 use serde::{Deserialize, Serialize};

@@ -28,6 +28,7 @@ use crate::event::entry::Position;
 use crate::job::{Job, JobRunner, schedule};
 
 use crate::policy::Start;
+use crate::policy::probe::{PROBE_EVERY, Probe};
 use crate::relay::backoff::Backoff;
 use crate::relay::consumer::{Consumer, Joined};
 use crate::relay::health::{Health, Worker};
@@ -478,7 +479,11 @@ async fn drain(mut parts: JoinSet<Result<()>>, stop: &CancellationToken) -> Resu
 
 fn check_numbers(route: &Route) -> Result<()> {
     let Route {
-        name, shards, batch, ..
+        name,
+        shards,
+        batch,
+        probe,
+        ..
     } = route;
     if !(1..=1024).contains(shards) {
         return Err(Error::invalid(format!(
@@ -488,6 +493,14 @@ fn check_numbers(route: &Route) -> Result<()> {
     if !(1..=BATCH_MAX).contains(batch) {
         return Err(Error::invalid(format!(
             "route {name:?} has batches of {batch}; give 1 to {BATCH_MAX}"
+        )));
+    }
+    if let Probe::Every(interval) = probe
+        && !PROBE_EVERY.contains(interval)
+    {
+        let (least, most) = (PROBE_EVERY.start(), PROBE_EVERY.end());
+        return Err(Error::invalid(format!(
+            "route {name:?} probes every {interval:?}; give {least:?} to {most:?}"
         )));
     }
     Ok(())

@@ -7,6 +7,7 @@ use crate::destination::Destination;
 use crate::event::entry::Entry;
 use crate::policy::filter::Filter;
 use crate::policy::ordering::Ordering;
+use crate::policy::probe::Probe;
 use crate::policy::retry::Retry;
 use crate::policy::{Dead, Start};
 use crate::subscriber::Subscriber;
@@ -31,6 +32,8 @@ pub struct Route {
     pub ordering: Ordering,
     /// The retries of refused entries.
     pub retry: Retry,
+    /// When the destination is asked again after it was unavailable.
+    pub probe: Probe,
     /// The effect of a dead letter on its key.
     pub dead: Dead,
     /// Where a new route begins.
@@ -54,6 +57,7 @@ impl Route {
             to,
             ordering: Ordering::Key,
             retry: Retry::default(),
+            probe: Probe::default(),
             dead: Dead::Skip,
             start: Start::Beginning,
             batch: BATCH,
@@ -112,6 +116,7 @@ impl Subscriber {
             filter: self.filter.clone(),
             ordering: self.ordering,
             retry: self.retry.clone(),
+            probe: Probe::default(),
             dead: self.dead,
             start: self.start,
             batch: self.batch,

@@ -301,6 +301,7 @@ mod tests {
             topic = "{domain}-events"
             ordering = "random"
             retry = { delays = ["1s", "5x"], attempts_max = 0, age_max = -5 }
+            probe = "500ms"
             dead = "bury"
             start = "middle"
             batch = 0
@@ -372,6 +373,20 @@ mod tests {
         let daily_at = |toml| Config::read(toml, none()).unwrap().retention.daily_at;
         assert_eq!(daily_at(""), None);
         assert_eq!(daily_at("[retention]\ndaily_at = \"19:30\""), Some(time!(19:30)));
+    }
+
+    #[test]
+    fn a_route_probes_by_backoff_unless_it_has_an_interval() {
+        let probe = |line: &str| {
+            let toml = format!("[[routes]]\nname = \"all\"\nto = \"null\"\n{line}");
+            Config::read(&toml, none()).unwrap().routes[0].probe
+        };
+        assert_eq!(probe(""), postroom::Probe::Backoff);
+        assert_eq!(probe("probe = \"backoff\""), postroom::Probe::Backoff);
+        assert_eq!(
+            probe("probe = \"60s\""),
+            postroom::Probe::every(Duration::from_secs(60))
+        );
     }
 
     #[test]

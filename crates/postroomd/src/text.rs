@@ -59,7 +59,16 @@ pub(crate) fn reason(reason: &Reason) -> String {
         ),
         Reason::Unworked { backlog, .. } => format!("no relay delivers the route, {}", waiting(*backlog)),
         Reason::Paused { .. } => "an operator paused the route".to_owned(),
-        Reason::Down { says, since_s, .. } => format!("cannot go on, for {since_s:.0} s now: {says}"),
+        Reason::Down {
+            says,
+            since_s,
+            probe_s,
+            is_leased,
+            ..
+        } => {
+            let probe = probe_s.filter(|_| *is_leased).map(next_probe).unwrap_or_default();
+            format!("cannot go on, for {since_s:.0} s now{probe}: {says}")
+        }
         Reason::NotBrought {
             event_id,
             event_type,
@@ -101,6 +110,14 @@ pub(crate) fn reason(reason: &Reason) -> String {
             counted((*attempts).into(), "attempt", "attempts")
         ),
         Reason::Hidden(hidden) => format!("{}, and one of them may be the cause", self::hidden(hidden)),
+    }
+}
+
+/// When a destination is asked again.
+fn next_probe(probe_s: f64) -> String {
+    match probe_s {
+        ..=0.0 => ", asked again now".to_owned(),
+        _ => format!(", asked again in {probe_s:.0} s"),
     }
 }
 
@@ -149,6 +166,10 @@ pub(crate) fn next(steps: &[NextStep]) -> String {
         [Step::Reconnect { .. }, Step::Wait] => {
             "see that it can be reached: it is tried again by itself, and nothing is lost meanwhile".to_owned()
         }
+        [Step::Reconnect { .. }, resume @ Step::Resume { .. }] => format!(
+            "see that it can be reached: it is asked again by itself, or at once with `{}`, and nothing is lost meanwhile",
+            step(resume)
+        ),
         [Step::Reconnect { .. }, Step::StartRelay { .. }] => {
             "see that it can be reached, and start a relay that has the route: nobody tries now".to_owned()
         }
@@ -242,11 +263,12 @@ mod tests {
             query: "lock table t".to_owned(),
             blocks,
         };
-        let down = |is_leased| Reason::Down {
+        let down = |is_leased, probe_s| Reason::Down {
             route: route(),
             side: Side::Delivery,
             says: "connection refused".to_owned(),
             since_s: 7.6,
+            probe_s,
             is_leased,
         };
         vec![
@@ -267,8 +289,11 @@ mod tests {
                 backlog: 1,
             },
             Reason::Paused { route: route() },
-            down(true),
-            down(false),
+            down(true, None),
+            down(true, Some(41.5)),
+            down(true, Some(0.0)),
+            down(false, None),
+            down(false, Some(41.5)),
             Reason::NotBrought {
                 route: route(),
                 event_id: Uuid::nil(),

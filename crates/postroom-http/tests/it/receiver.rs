@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::routing::post;
 use postroom::{Destination, Envelope, Event, Mode};
 use postroom_http::{Secret, Webhook};
@@ -59,18 +60,24 @@ async fn echo(uri: Uri) -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, format!("nothing at {uri}"))
 }
 
-/// Returns 503 for an event type that contains `down`, and 422 for one that contains `refused`.
-async fn take(State(requests): State<Requests>, headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
+/// Returns 503 for an event type that contains `down`, 429 with a wait for `busy`, and 422 for `refused`.
+async fn take(
+    State(requests): State<Requests>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, HeaderMap, &'static str) {
     let event = Envelope::from_structured(&body).and_then(Envelope::into_event);
     let status = match event.map(|event| event.event_type) {
         Ok(kind) if kind.contains("refused") => (StatusCode::UNPROCESSABLE_ENTITY, "no such thing"),
+        Ok(kind) if kind.contains("busy") => (StatusCode::TOO_MANY_REQUESTS, "slowly"),
         Ok(kind) if kind.contains("down") => (StatusCode::SERVICE_UNAVAILABLE, "later"),
         _ => (StatusCode::NO_CONTENT, ""),
     };
     if status.0.is_success() {
         requests.lock().unwrap().push((headers, body.to_vec()));
     }
-    status
+    let wait = (status.0 == StatusCode::TOO_MANY_REQUESTS).then(|| (RETRY_AFTER, HeaderValue::from_static("120")));
+    (status.0, wait.into_iter().collect(), status.1)
 }
 
 #[async_trait]

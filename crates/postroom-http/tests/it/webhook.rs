@@ -92,8 +92,13 @@ async fn the_response_decides_the_receipt() {
     let receiver = structured().await;
     let refused = Receipt::Refused("422 Unprocessable Entity: no such thing".to_owned());
     assert_eq!(deliver(&receiver, &entry("shop.refused.v1")).await, refused);
-    let unavailable = Receipt::Unavailable("503 Service Unavailable: later".to_owned());
+    let unavailable = Receipt::unavailable("503 Service Unavailable: later");
     assert_eq!(deliver(&receiver, &entry("shop.down.v1")).await, unavailable);
+    let busy = Receipt::Unavailable {
+        says: "429 Too Many Requests: slowly".to_owned(),
+        after: Some(Duration::from_secs(120)),
+    };
+    assert_eq!(deliver(&receiver, &entry("shop.busy.v1")).await, busy);
 }
 
 /// No server listens, or the server refuses and repeats the address: the secret in the address is in no receipt.

@@ -74,7 +74,7 @@ impl Spy {
 
     /// Numbers of the events that failed because Kafka was unavailable.
     pub(crate) fn unavailable(&self) -> Vec<i64> {
-        self.of(|receipt| matches!(receipt, Receipt::Unavailable(_)))
+        self.of(|receipt| matches!(receipt, Receipt::Unavailable { .. }))
     }
 
     fn of(&self, is_it: impl Fn(&Receipt) -> bool) -> Vec<i64> {

@@ -57,7 +57,7 @@ pub(crate) fn letters(receipts: &[Receipt]) -> String {
         Receipt::Rejected(_) => '!',
         Receipt::Refused(_) => '-',
         Receipt::Held => '.',
-        Receipt::Unavailable(_) => '?',
+        Receipt::Unavailable { .. } => '?',
     };
     receipts.iter().map(letter).collect()
 }
@@ -341,7 +341,10 @@ async fn publish_all(publisher: &dyn Destination, entries: &[Entry]) {
         };
         let receipts = publisher.deliver(&batch).await;
         for (entry, receipt) in rest.iter().zip(&receipts) {
-            let is_expected = matches!(receipt, Receipt::Delivered | Receipt::Held | Receipt::Unavailable(_));
+            let is_expected = matches!(
+                receipt,
+                Receipt::Delivered | Receipt::Held | Receipt::Unavailable { .. }
+            );
             assert!(is_expected, "{}: {receipt:?}", entry.id);
         }
         let mut answers = receipts.iter();

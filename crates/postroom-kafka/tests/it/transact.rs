@@ -24,7 +24,7 @@ async fn a_zombie_is_fenced_and_says_so() {
     );
     for _ in 0..2 {
         let receipts = deliver(&*zombie, &[entry(3, "a", 1), entry(4, "b", 1)], Ordering::Key).await;
-        let Receipt::Unavailable(words) = &receipts[0] else {
+        let Receipt::Unavailable { says: words, .. } = &receipts[0] else {
             panic!("{receipts:?}");
         };
         assert!(words.contains("fenced") && words.contains(&name), "{words}");
@@ -54,7 +54,7 @@ async fn a_zombie_that_has_published_nothing_fences_nobody() {
     });
     let receipts = unleased.await;
     assert!(
-        matches!(&receipts[..], [Receipt::Unavailable(words)] if words.contains("lease")),
+        matches!(&receipts[..], [Receipt::Unavailable { says: words, .. }] if words.contains("lease")),
         "{receipts:?}"
     );
     assert_eq!(

@@ -84,7 +84,7 @@ impl Page<'_> {
             "Since the store was last looked at for what follows",
             [([], age)],
         )?;
-        let gauges: [Shown<RouteStatus, f64>; 5] = [
+        let gauges: [Shown<RouteStatus, f64>; 7] = [
             (
                 "backlog_entries",
                 "About how many entries the route has not read yet",
@@ -102,6 +102,16 @@ impl Page<'_> {
             ("paused", "Whether an operator paused the route", |route| {
                 number(route.is_paused)
             }),
+            (
+                "down",
+                "Whether the destination, or the broker that feeds the route, is out of reach",
+                |route| number(route.down.is_some()),
+            ),
+            (
+                "probe_seconds",
+                "How long until the destination that is out of reach is asked again",
+                |route| route.probe_s.unwrap_or(0.0),
+            ),
         ];
         for (name, help, value) in gauges {
             let values = status.routes.iter().map(|route| (of_route(route), value(route)));

@@ -166,7 +166,7 @@ impl Flaky {
             Failure::Rejected if self.script.who == PUBLISH => Receipt::Refused(says),
             Failure::Rejected => Receipt::Rejected(says),
             Failure::Refused => Receipt::Refused(says),
-            Failure::Unavailable => Receipt::Unavailable(says),
+            Failure::Unavailable => Receipt::unavailable(says),
             Failure::Panicked => panic!("{says}"),
             Failure::Hung => {
                 sleep(SLOW).await;
@@ -197,7 +197,7 @@ impl Destination for Flaky {
             ..*batch
         };
         let mut answers = self.inner.deliver(&rest).await.into_iter();
-        let missing = || Receipt::Unavailable("the destination gave no receipt".to_owned());
+        let missing = || Receipt::unavailable("the destination gave no receipt");
         let answer = |refusal: Option<Receipt>| refusal.unwrap_or_else(|| answers.next().unwrap_or_else(missing));
         refused.into_iter().map(answer).collect()
     }
@@ -227,7 +227,7 @@ impl Destination for Recording {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let receipt = match self.record(batch).await {
             Ok(()) => Receipt::Delivered,
-            Err(error) => Receipt::Unavailable(error.report()),
+            Err(error) => Receipt::unavailable(error.report()),
         };
         vec![receipt; batch.entries.len()]
     }

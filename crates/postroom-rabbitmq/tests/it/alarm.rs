@@ -24,7 +24,7 @@ async fn an_alarm_makes_publishers_wait_and_nobody_else() {
         let receipts = timeout(Duration::from_secs(30), deliver(&publisher, &entries[4..])).await;
         for receipt in receipts.expect("a call ends") {
             assert!(
-                matches!(receipt, Receipt::Unavailable(_) | Receipt::Held),
+                matches!(receipt, Receipt::Unavailable { .. } | Receipt::Held),
                 "{receipt:?}"
             );
         }

@@ -44,7 +44,7 @@ async fn of_many_messages_exactly_those_without_a_queue_are_refused() {
             let is_right = match receipt {
                 Receipt::Delivered => entry.event.event_type == "test.kept",
                 Receipt::Refused(_) => entry.event.event_type == "test.lost",
-                Receipt::Rejected(_) | Receipt::Held | Receipt::Unavailable(_) => false,
+                Receipt::Rejected(_) | Receipt::Held | Receipt::Unavailable { .. } => false,
             };
             assert!(is_right, "{} was answered {receipt:?}", entry.id);
         }

@@ -71,7 +71,7 @@ async fn what_is_published_over_tls_is_received_over_tls() {
     ] {
         let stranger = RabbitMq::with_tls(&url, &tls).expect("an address");
         let receipt = try_one(&stranger, &topic).await;
-        let Receipt::Unavailable(said) = &receipt else {
+        let Receipt::Unavailable { says: said, .. } = &receipt else {
             panic!("refused, not {receipt:?}");
         };
         assert!(said.contains(why), "the error names the reason: {said}");

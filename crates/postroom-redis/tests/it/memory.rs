@@ -33,11 +33,11 @@ async fn a_full_server_takes_everything_once_groups_have_made_room() {
         if is_full {
             times_full += 1;
             assert!(
-                matches!(&receipts[..], [.., Receipt::Held | Receipt::Unavailable(_)]),
+                matches!(&receipts[..], [.., Receipt::Held | Receipt::Unavailable { .. }]),
                 "{receipts:?}"
             );
             let words = receipts.iter().find_map(|receipt| match receipt {
-                Receipt::Unavailable(words) => Some(words.clone()),
+                Receipt::Unavailable { says: words, .. } => Some(words.clone()),
                 _ => None,
             });
             assert!(words.unwrap().contains("OOM"), "the receipt has the server's error");
@@ -84,7 +84,7 @@ async fn groups_work_on_while_the_memory_is_full() {
     let to = publisher(&site.broker, &topic);
     let receipts = deliver(&to, &entries(60, 62, 1, 10), Ordering::Key).await;
     assert!(
-        matches!(&receipts[..], [Receipt::Unavailable(_), Receipt::Held]),
+        matches!(&receipts[..], [Receipt::Unavailable { .. }, Receipt::Held]),
         "{receipts:?}"
     );
     let first = next(&mut member, 10).await;

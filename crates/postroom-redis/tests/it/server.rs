@@ -188,7 +188,7 @@ async fn replicas_are_waited_for() {
     let topic = name("orders");
     let to = publisher(&careful, &topic);
     let receipts = deliver(&to, &entries(0, 2, 1, 10), Ordering::Key).await;
-    let [Receipt::Unavailable(words), Receipt::Held] = &receipts[..] else {
+    let [Receipt::Unavailable { says: words, .. }, Receipt::Held] = &receipts[..] else {
         panic!("{receipts:?}");
     };
     assert!(words.contains("0 of 1 replicas"), "{words}");

@@ -22,7 +22,7 @@ const ROWS_EVERYWHERE: &str = "
         values (1, 'e', 't', 'a', '1', '1', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
     insert into postroom_admin_audit (actor, action, target) values ('me', 'retry', '1');
     insert into postroom_outbox_route_change values ('r', 1);
-    insert into postroom_outbox_down values ('r', 0, 'delivery', 'away', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
+    insert into postroom_outbox_down values ('r', 0, 'delivery', 'away', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', null);
     insert into postroom_alert (rule, turn, since, is_told, due_at) values ('r', 'began', '2026-01-01T00:00:00.000Z', 0, '2026-01-01T00:00:00.000Z');
 ";
 

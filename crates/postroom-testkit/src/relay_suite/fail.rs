@@ -306,7 +306,7 @@ impl Destination for Switch {
             if self.calls_while_down.fetch_add(1, SeqCst) > 0 {
                 self.largest_while_down.fetch_max(batch.entries.len(), SeqCst);
             }
-            return vec![Receipt::Unavailable("switched off".into()); batch.entries.len()];
+            return vec![Receipt::unavailable("switched off"); batch.entries.len()];
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in batch.entries {
@@ -473,7 +473,7 @@ impl Destination for Leaving {
         calls.push(Instant::now());
         let receipt = match calls.len() {
             1 => Receipt::Refused("not now".into()),
-            _ => Receipt::Unavailable("away".into()),
+            _ => Receipt::unavailable("away"),
         };
         vec![receipt; batch.entries.len()]
     }

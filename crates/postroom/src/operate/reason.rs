@@ -81,6 +81,8 @@ pub enum Reason {
         says: String,
         /// For how long.
         since_s: f64,
+        /// How long until it is asked again; zero when that is due. None, if it is asked every few seconds.
+        probe_s: Option<f64>,
         /// Whether a relay tries again by itself.
         is_leased: bool,
     },
@@ -219,8 +221,17 @@ impl Reason {
             }
             Self::Unworked { route, .. } => vec![start_relay(route)],
             Self::Paused { route } => vec![NextStep::Resume { route: route.clone() }],
-            Self::Down { route, is_leased, .. } => {
-                let then = if *is_leased { NextStep::Wait } else { start_relay(route) };
+            Self::Down {
+                route,
+                is_leased,
+                probe_s,
+                ..
+            } => {
+                let then = match (is_leased, probe_s) {
+                    (false, _) => start_relay(route),
+                    (true, None) => NextStep::Wait,
+                    (true, Some(_)) => NextStep::Resume { route: route.clone() },
+                };
                 vec![NextStep::Reconnect { route: route.clone() }, then]
             }
             Self::NotBrought {
@@ -405,6 +416,7 @@ impl RouteStatus {
             route: self.route.clone(),
             side: self.down_side.unwrap_or(Side::Delivery),
             since_s: self.down_s.unwrap_or_default(),
+            probe_s: self.probe_s,
             is_leased: self.is_leased,
         })
     }
@@ -482,6 +494,7 @@ mod tests {
             down: None,
             down_side: None,
             down_s: None,
+            probe_s: None,
             settled_at: None,
             position: Position::START,
         }
@@ -531,18 +544,22 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_that_no_relay_retries_needs_a_relay() {
-        let steps = |is_leased: bool| {
+    fn the_way_out_of_an_outage_depends_on_who_tries_again() {
+        let steps = |is_leased: bool, probe_s: Option<f64>| {
             let route = RouteStatus {
                 down: Some("refused".to_owned()),
                 is_leased,
+                probe_s,
                 ..route()
             };
             route.reason_of_outage().unwrap().next_steps()
         };
         let reconnect = || NextStep::Reconnect { route: "r".to_owned() };
-        assert_eq!(steps(true), [reconnect(), NextStep::Wait]);
-        assert_eq!(steps(false), [reconnect(), start_relay("r")]);
+        let resume = || NextStep::Resume { route: "r".to_owned() };
+        assert_eq!(steps(true, None), [reconnect(), NextStep::Wait]);
+        assert_eq!(steps(true, Some(41.5)), [reconnect(), resume()]);
+        assert_eq!(steps(false, None), [reconnect(), start_relay("r")]);
+        assert_eq!(steps(false, Some(41.5)), [reconnect(), start_relay("r")]);
     }
 
     #[test]

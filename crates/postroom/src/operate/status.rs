@@ -68,6 +68,8 @@ pub struct RouteStatus {
     pub down_side: Option<Side>,
     /// For how long.
     pub down_s: Option<f64>,
+    /// How long until the destination is asked again; zero when that is due. None, if it is asked every few seconds.
+    pub probe_s: Option<f64>,
     /// When progress was last written.
     #[serde(with = "time::serde::rfc3339::option")]
     pub settled_at: Option<OffsetDateTime>,
@@ -195,6 +197,7 @@ pub(super) async fn cursors(tx: &Tx) -> Result<Vec<RouteStatus>> {
                 down: None,
                 down_side: None,
                 down_s: None,
+                probe_s: None,
                 settled_at: read_stamp(row, backend, "settled_at")?,
                 position: row.try_get::<String>("", "position")?.parse()?,
             })
@@ -258,6 +261,7 @@ async fn add_down(tx: &Tx, routes: &mut [RouteStatus]) -> Result<()> {
             status.down = Some(down.reason);
             status.down_side = Some(down.side);
             status.down_s = Some(down.down_s);
+            status.probe_s = down.probe_s;
         }
     }
     Ok(())

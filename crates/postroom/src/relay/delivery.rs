@@ -67,7 +67,7 @@ pub(crate) async fn deliver(
             let delivery = leased::while_leased(is_held, destination.deliver(&batch));
             let delivery = AssertUnwindSafe(delivery).catch_unwind();
             let mut receipts = delivery.await.unwrap_or_default(); // a panic is a destination that gave no receipt
-            let none = Receipt::Unavailable("the destination gave no receipt".to_owned());
+            let none = Receipt::unavailable("the destination gave no receipt");
             receipts.resize(entries.len(), none);
             Ok(Delivered {
                 receipts,

@@ -12,6 +12,7 @@ use crate::event::Key;
 use crate::event::entry::Entry;
 use crate::policy::Dead;
 use crate::policy::ordering::{Lane, Lanes, Ordering};
+use crate::policy::probe::AFTER_MAX;
 use crate::policy::retry::Verdict;
 use crate::relay::health::Counts;
 use crate::route::Route;
@@ -38,7 +39,37 @@ pub(crate) struct Settlement {
     /// Keys that a parked row left.
     pub(crate) left: HashSet<Key>,
     /// The destination cannot be reached: nothing is settled, the route waits.
-    pub(crate) down: Option<String>,
+    pub(crate) down: Option<Outage>,
+}
+
+/// A delivery that was answered with nothing but [`Receipt::Unavailable`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    /// In the words of the destination.
+    pub(crate) says: String,
+    /// The longest time for which the destination wants to be left alone, if it says so.
+    pub(crate) after: Option<Duration>,
+}
+
+impl Outage {
+    /// The outage that these answers show, if they do.
+    pub(crate) fn of<'a>(receipts: impl Iterator<Item = &'a Receipt>) -> Option<Self> {
+        let mut outage: Option<Self> = None;
+        for receipt in receipts {
+            match receipt {
+                Receipt::Unavailable { says, after } => {
+                    let known = outage.and_then(|outage| outage.after);
+                    outage = Some(Self {
+                        says: says.clone(),
+                        after: known.max(*after),
+                    });
+                }
+                Receipt::Held => {}
+                Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => return None,
+            }
+        }
+        outage
+    }
 }
 
 impl Settlement {
@@ -97,6 +128,19 @@ enum Fate {
     Dead(Parked),
 }
 
+impl Fate {
+    /// The same, but not tried again before the destination wants to be asked.
+    fn no_sooner(self, after: Option<Duration>) -> Self {
+        match self {
+            Self::Retry(row) => Self::Retry(Parked {
+                delay: row.delay.max(after.unwrap_or_default().min(AFTER_MAX)),
+                ..row
+            }),
+            Self::Dead(row) => Self::Dead(row),
+        }
+    }
+}
+
 impl<'a> Judge<'a> {
     /// Judges by the clock of this process.
     pub(crate) fn now(route: &'a Route) -> Self {
@@ -136,9 +180,12 @@ impl<'a> Judge<'a> {
                 _ if self.route.ordering == Ordering::Strict && stands => break,
                 Some(Receipt::Held) if self.route.ordering == Ordering::Strict => break,
                 _ if stands => settlement.park.push(waiting(entry)),
-                Some(Receipt::Refused(error) | Receipt::Unavailable(error)) => {
-                    let counts = !matches!(receipt, Some(Receipt::Unavailable(_)));
-                    let fate = self.fate(fresh(entry), error, counts, false);
+                Some(Receipt::Refused(error)) => {
+                    let fate = self.fate(fresh(entry), error, true, false);
+                    self.park_new(fate, lane, &mut still, &mut settlement);
+                }
+                Some(Receipt::Unavailable { says, after }) => {
+                    let fate = self.fate(fresh(entry), says, false, false).no_sooner(*after);
                     self.park_new(fate, lane, &mut still, &mut settlement);
                 }
                 Some(Receipt::Rejected(error)) => {
@@ -175,7 +222,10 @@ impl<'a> Judge<'a> {
                 }
                 Receipt::Held => continue,
                 Receipt::Refused(error) => self.fate((*row).clone(), error, true, false),
-                Receipt::Unavailable(error) => self.unavailable((*row).clone(), error, *blame),
+                Receipt::Unavailable { says, after } => {
+                    let fate = self.unavailable((*row).clone(), says, *blame);
+                    fate.no_sooner(after.filter(|_| *blame == Blame::Entry)) // the pause of a blame has it already
+                }
                 Receipt::Rejected(error) => self.fate((*row).clone(), error, true, true),
             };
             match fate {
@@ -198,18 +248,15 @@ impl<'a> Judge<'a> {
     }
 
     /// The destination is down when it answered nothing else, unless an entry is too old to wait for it.
-    fn down(&self, entries: &[(&Entry, Option<Receipt>)]) -> Option<String> {
-        let mut reason = None;
-        for (entry, receipt) in entries {
-            match receipt {
-                Some(Receipt::Unavailable(error)) if !self.route.retry.is_expired(entry.created_at, self.now) => {
-                    reason.get_or_insert(error);
-                }
-                Some(Receipt::Held) | None => {}
-                Some(_) => return None,
-            }
+    fn down(&self, entries: &[(&Entry, Option<Receipt>)]) -> Option<Outage> {
+        let is_too_old = |(entry, receipt): &(&Entry, Option<Receipt>)| {
+            matches!(receipt, Some(Receipt::Unavailable { .. }))
+                && self.route.retry.is_expired(entry.created_at, self.now)
+        };
+        match entries.iter().any(is_too_old) {
+            true => None,
+            false => Outage::of(entries.iter().filter_map(|(_, receipt)| receipt.as_ref())),
         }
-        reason.cloned()
     }
 
     /// An entry that was unavailable when it was tried again. Without blame only its age can end it.
@@ -331,7 +378,7 @@ mod tests {
                     Some('-') => Some(Receipt::Refused("no".into())),
                     Some('!') => Some(Receipt::Rejected("never".into())),
                     Some('.') => Some(Receipt::Held),
-                    Some('?') => Some(Receipt::Unavailable("away".into())),
+                    Some('?') => Some(Receipt::unavailable("away")),
                     _ => None,
                 };
                 (entry(i64::try_from(at).unwrap() + 1, &text[..1]), receipt)
@@ -348,9 +395,10 @@ mod tests {
             roll: 0.0,
         }
         .page(&judged, &blocked);
-        let mut says = settlement
-            .down
-            .map_or_else(|| settlement.settled.to_string(), |reason| format!("down {reason}"));
+        let mut says = settlement.down.map_or_else(
+            || settlement.settled.to_string(),
+            |outage| format!("down {}", outage.says),
+        );
         for row in &settlement.park {
             says += &format!(" {}{}", row.entry.id, format!("{:?}", row.state).to_lowercase());
         }
@@ -425,7 +473,7 @@ mod tests {
             created_at: NOW - Duration::from_secs(3601),
             ..entry(1, "a")
         };
-        let judged = [(&old, Some(Receipt::Unavailable("away".into())))];
+        let judged = [(&old, Some(Receipt::unavailable("away")))];
         let settlement = Judge {
             route: &route,
             now: NOW,
@@ -466,7 +514,7 @@ mod tests {
         check(Dead::Skip, 1, Receipt::Refused("no".into()), (0, 1, 0, 0));
         check(Dead::Skip, 2, Receipt::Refused("no".into()), (1, 0, 1, 1));
         check(Dead::Hold, 2, Receipt::Refused("no".into()), (0, 1, 1, 0));
-        check(Dead::Skip, 2, Receipt::Unavailable("away".into()), (0, 1, 0, 0));
+        check(Dead::Skip, 2, Receipt::unavailable("away"), (0, 1, 0, 0));
         check(Dead::Skip, 0, Receipt::Rejected("never".into()), (1, 0, 1, 1));
         check(Dead::Skip, 0, Receipt::Held, (0, 0, 0, 0));
     }
@@ -490,7 +538,7 @@ mod tests {
             }
             .retried(&[Tried {
                 row: &row,
-                receipt: Receipt::Unavailable("away".into()),
+                receipt: Receipt::unavailable("away"),
                 blame,
             }]);
             let kept = done.change.first().map(|row| (row.attempts, row.delay));

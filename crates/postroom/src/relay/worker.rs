@@ -1,10 +1,12 @@
 //! A worker: the loop that works one shard of a route while this process holds its lease.
 
+mod breaker;
 mod delivery;
 mod evidence;
 mod feeding;
 mod joining;
 mod progress;
+mod retry;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::delivery::{Sent, all_unavailable};
-use self::evidence::{Evidence, Heard};
+use self::breaker::Down;
+use self::delivery::Sent;
+use self::evidence::Evidence;
 use self::feeding::Stage;
 use crate::error::{ErrorKind, Result};
 use crate::event::entry::{Entry, Position};
@@ -22,22 +25,19 @@ use crate::policy::ordering::{Lanes, Ordering};
 use crate::relay::backoff::Backoff;
 use crate::relay::delivery::pair;
 use crate::relay::health::{Counts, Health, Worker};
-use crate::relay::judge::{Blame, Judge, Tried};
+use crate::relay::judge::Judge;
 use crate::relay::page_cache::{PageCache, Slice};
 use crate::route::Route;
 use crate::state::cursor::{self, Changes, Lease, Move, Shard};
 use crate::state::feeding::Feeding;
 use crate::state::outage::{self, Side};
-use crate::state::parked::{self, PARKED_MAX, Parked};
+use crate::state::parked::{self, PARKED_MAX};
 use crate::store::outbox::{Pulse, with_timeout};
 use crate::store::table;
-use crate::store::tx::Tx;
 use crate::subscriber::HandlerPool;
 
 /// About how many bytes are delivered together: each route has so much in memory, several times if it has to be parked.
 const BATCH_BYTES: usize = 1 << 20;
-/// Parked entries tried in one turn.
-const DUE_MAX: u64 = 200;
 /// Progress over entries that were not for this route is written down this often.
 const LAZY_SETTLE: Duration = Duration::from_secs(1);
 /// And over entries that a destination has: so much of them it gets again after a crash.
@@ -62,8 +62,6 @@ pub(crate) struct ShardWorker {
 
 /// A worker spends no more than one part in so many of its time on reading its state again, however often it is changed.
 const RELOAD_SHARE: u32 = 5;
-/// Between two looks at a lane that an operator has changed and that is not in order yet.
-const LANE_WAIT: Duration = Duration::from_millis(50);
 /// A probe of a destination that may be away: one entry, and if it is unavailable one of each of so many other lanes, because one
 /// entry can be unavailable by itself.
 const PROBE_LANES: usize = 8;
@@ -77,8 +75,8 @@ struct Work {
     log: LogProgress,
     parked: ParkedRows,
     seen: Seen,
-    /// Why the destination is down, as the store has it.
-    down: Option<String>,
+    /// The outage of the destination, as the store has it.
+    down: Option<Down>,
     /// The current feed of the route.
     stage: Stage,
     memory: Memory,
@@ -194,6 +192,7 @@ impl ShardWorker {
                         self.wait(work, stop).await;
                     }
                 }
+                Ok(Turn::Down) if work.as_ref().is_some_and(Work::has_probe) => {} // the next turn waits for the probe
                 Ok(Turn::Down) => backoff.wait(stop).await,
                 Err(error) if error.kind() == ErrorKind::Deposed => {
                     tracing::warn!(route = %self.route.name, shard = self.shard.number, epoch, "deposed; stopping");
@@ -274,7 +273,7 @@ impl ShardWorker {
                 probing: down.is_some(),
                 ..Memory::default()
             },
-            down,
+            down: down.map(|recorded| Down::read(recorded, self.route.probe)),
             stage,
         };
         tx.commit().await?;
@@ -284,12 +283,19 @@ impl ShardWorker {
     /// Sleeps until there may be something to do.
     async fn wait(&mut self, work: &Work, stop: &CancellationToken) {
         let lazy = (work.log.position != work.log.settled).then(|| work.settle_at());
-        let due = work.retry_at().filter(|_| !work.seen.is_paused);
+        let probe = work.waits_until().filter(|_| !work.seen.is_paused);
+        let due = work.retry_at().filter(|_| !work.seen.is_paused && probe.is_none());
         let changed = (self.version() != work.seen.version).then_some(work.seen.reload_at);
         // Without a live lease there is nothing to do in time; a renewal wakes the worker.
         let look = work.look_at().filter(|_| !work.seen.is_paused);
         let is_joining = self.feeding.is_some() && work.stage.is_joining();
-        let until = lazy.into_iter().chain(due).chain(changed).chain(look).min();
+        let until = lazy
+            .into_iter()
+            .chain(due)
+            .chain(probe)
+            .chain(changed)
+            .chain(look)
+            .min();
         let until = until.filter(|_| self.is_live());
         let (head, version) = (work.memory.head, self.version());
         let sleep = async {
@@ -329,6 +335,11 @@ impl ShardWorker {
             return Ok(Turn::Idle);
         }
         self.follow_feed(work).await?;
+        if work.waits_until().is_some() {
+            self.health.behind(&self.name, work.reason());
+            self.settle_lazily(work, false).await?;
+            return Ok(Turn::Idle);
+        }
         let is_due = work.is_due();
         work.memory.retried = is_due && !work.memory.retried;
         let turn = match work.memory.retried {
@@ -367,7 +378,7 @@ impl ShardWorker {
     async fn read_on(&self, work: &mut Work) -> Result<Turn> {
         let is_stopped = self.route.ordering == Ordering::Strict && !work.parked.lanes.is_empty();
         if is_stopped || work.parked.failed >= PARKED_MAX {
-            self.health.behind(&self.name, work.down.as_deref());
+            self.health.behind(&self.name, work.reason());
             self.settle_lazily(work, false).await?;
             return Ok(Turn::Idle);
         }
@@ -412,29 +423,30 @@ impl ShardWorker {
         };
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
         let sent = match work.memory.probing {
-            true => self.probe(&mut entries, &send).await?,
+            true => self.probe(work, &mut entries, &send).await?,
             false => self.while_reading_ahead(slice, self.deliver(send)).await?,
         };
         let plans = sent.plans(&entries);
         let Sent { receipts, effects, .. } = sent;
         let judged = pair(entries.iter().copied().zip(&plans), receipts);
         let mut settlement = self.judge().page(&judged, &work.parked.lanes);
-        if settlement.down.is_some() && self.may_look_further(work, slice, entries.len() < all).await? {
-            settlement = self.judge().past(&judged, &work.parked.lanes);
-        }
-        if let Some(reason) = settlement.down {
-            match effects {
-                Some(effects) => effects.roll_back(),
-                None => self.settle_lazily(work, true).await?,
+        if let Some(outage) = settlement.down.take() {
+            if !self.may_look_further(work, slice, entries.len() < all).await? {
+                match effects {
+                    Some(effects) => effects.roll_back(),
+                    None => self.settle_lazily(work, true).await?,
+                }
+                let wait = work.memory.wait(self.route.probe, &outage);
+                self.health.behind(&self.name, Some(&outage.says));
+                self.is_unavailable(work, outage.says, wait).await?;
+                return Ok(Turn::Down);
             }
-            self.health.behind(&self.name, Some(&reason));
-            self.is_unavailable(work, reason).await?;
-            return Ok(Turn::Down);
+            settlement = self.judge().past(&judged, &work.parked.lanes);
         }
         let answers = judged
             .iter()
             .filter_map(|(entry, receipt)| Some((entry.id, receipt.as_ref()?)));
-        work.memory.hear(answers);
+        let heard = work.memory.hear(self.route.probe, answers);
         work.memory.evidence.forget(&settlement.dead);
         let position = match judged.get(..settlement.settled).and_then(<[_]>::last) {
             Some(_) if settlement.settled == all => slice.next(),
@@ -445,6 +457,7 @@ impl ShardWorker {
             None if settlement.is_plain() => self.pass(work, position, settlement.counts()).await?,
             effects => self.settle_page(work, effects, position, settlement).await?,
         }
+        self.heed(work, heard).await?;
         Ok(Turn::Moved)
     }
 
@@ -456,78 +469,6 @@ impl ShardWorker {
             return Ok(false);
         }
         Ok(has_others || self.pages.read(slice.next()).await?.next() != slice.next())
-    }
-
-    /// Tries parked entries whose time has come, each with what waits behind it.
-    async fn retry_due(&self, work: &mut Work) -> Result<Turn> {
-        let (mut due, foreign) = with_timeout(self.due(work)).await?;
-        if work.memory.probing {
-            let mut lanes = Lanes::new();
-            due.retain(|row| lanes.len() < PROBE_LANES && lanes.insert(self.route.ordering.lane(&row.entry)));
-        }
-        work.parked.tried += due.len();
-        if due.is_empty() && foreign.is_empty() {
-            work.parked.next_due = work.parked.next_due.max(Some(Instant::now() + LANE_WAIT)); // its lane is not in order yet
-            return Ok(Turn::Moved);
-        }
-        let send = due.iter().map(|row| &row.entry).collect();
-        let Sent { receipts, effects, .. } = self.deliver(send).await?;
-        let outage = all_unavailable(&receipts);
-        let heard = work.memory.hear(due.iter().map(|row| row.entry.id).zip(&receipts));
-        let tried: Vec<Tried<'_>> = due.iter().zip(receipts).map(|one| heard.tried(one)).collect();
-        let mut settlement = self.judge().retried(&tried);
-        work.memory.evidence.forget(&settlement.dead);
-        settlement.unpark.extend(foreign.iter().map(Parked::identity));
-        settlement.left.extend(foreign.iter().map(|row| row.entry.event.key()));
-        self.settle_retried(work, effects, settlement).await?;
-        if let Some(reason) = outage {
-            self.pause_retries(work, &heard, reason).await?;
-        }
-        Ok(Turn::Moved)
-    }
-
-    /// Nothing but `Unavailable` was answered to what was retried: unless the entries themselves are to blame, it may be an outage.
-    /// The log goes on meanwhile, with one entry to see.
-    async fn pause_retries(&self, work: &mut Work, heard: &Heard, reason: String) -> Result<()> {
-        if heard.blames.values().any(|blame| *blame == Blame::Entry) {
-            return Ok(());
-        }
-        work.memory.retry_at = Some(Instant::now() + heard.pause);
-        match heard
-            .blames
-            .values()
-            .all(|blame| matches!(blame, Blame::Suspect { .. }))
-        {
-            true => work.memory.probing = true,
-            false => self.is_unavailable(work, reason).await?,
-        }
-        Ok(())
-    }
-
-    /// Parked entries whose time has come, and those among them that are not for this route.
-    async fn due(&self, work: &mut Work) -> Result<(Vec<Parked>, Vec<Parked>)> {
-        let tx = table::look(self.pages.outbox().db()).await?;
-        let limit = DUE_MAX.min(self.route.batch as u64);
-        let mut due = parked::due(&tx, &self.shard, self.route.ordering, limit).await?.rows;
-        let foreign = self.foreign(&tx, &mut due).await?;
-        work.parked.next_due = parked::due_in(&tx, &self.shard)
-            .await?
-            .map(|wait| Instant::now() + wait);
-        tx.commit().await?;
-        Ok((due, foreign))
-    }
-
-    /// Takes out what is not for this route: a replay parks whatever its range holds, and that leaves again, undelivered. All
-    /// else was once taken by this route, and is delivered even if its filter has changed since.
-    async fn foreign(&self, tx: &Tx, due: &mut Vec<Parked>) -> Result<Vec<Parked>> {
-        let is_foreign = |row: &Parked| !self.route.filter.matches(&row.entry.event.event_type);
-        let ids: Vec<i64> = due
-            .iter()
-            .filter(|row| is_foreign(row))
-            .map(|row| row.entry.id)
-            .collect();
-        let replayed = parked::replayed(tx, &self.route.name, &ids).await?;
-        Ok(due.extract_if(.., |row| replayed.contains(&row.entry.id)).collect())
     }
 
     fn judge(&self) -> Judge<'_> {
@@ -557,9 +498,14 @@ impl Work {
         self.retry_at().is_some_and(|at| at <= Instant::now())
     }
 
-    /// Whether there is something to retry that was unavailable.
+    /// Whether there is something to retry that was unavailable, or that the destination has not been asked with since.
     fn is_retry_paused(&self) -> bool {
-        self.parked.next_due.is_some() && self.memory.retry_at.is_some()
+        self.parked.next_due.is_some() && (self.memory.retry_at.is_some() || self.has_probe())
+    }
+
+    /// Why the destination is down.
+    fn reason(&self) -> Option<&str> {
+        self.down.as_ref().map(|down| down.reason.as_str())
     }
 
     /// From where the cursor is to where it should be.

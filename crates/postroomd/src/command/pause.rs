@@ -16,7 +16,7 @@ pub(crate) struct Pause {
     which: Which,
 }
 
-/// Resume a paused route where it stood
+/// Resume a paused route where it stood; a route that waits for an unavailable destination asks it at once
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result as Outcome;
 use postroom::{
-    BATCH, BATCH_MAX, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, Retry, Start, To, Topic,
+    BATCH, BATCH_MAX, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, PROBE_EVERY, Probe, Retry,
+    Start, To, Topic,
 };
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
@@ -26,6 +27,7 @@ pub(crate) struct Route {
     pub(crate) mode: Mode,
     pub(crate) ordering: Ordering,
     pub(crate) retry: Retry,
+    pub(crate) probe: Probe,
     pub(crate) dead: Dead,
     pub(crate) start: Start,
     pub(crate) batch: usize,
@@ -88,6 +90,7 @@ impl Route {
             mode: Mode::default(),
             ordering: Ordering::default(),
             retry: Retry::default(),
+            probe: Probe::default(),
             dead: Dead::default(),
             start: Start::default(),
             batch,
@@ -112,6 +115,7 @@ impl Route {
             filter: self.filter(),
             ordering: self.ordering,
             retry: self.retry.clone(),
+            probe: self.probe,
             dead: self.dead,
             start: self.start,
             batch: self.batch,
@@ -182,6 +186,7 @@ fn read_one(section: &mut Section<'_>) -> Route {
             )
             .unwrap_or_default(),
         retry: section.section("retry", read_retry),
+        probe: section.take("probe", probe).unwrap_or_default(),
         dead: section
             .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
             .unwrap_or_default(),
@@ -291,6 +296,22 @@ fn destination(value: &Value) -> Result<Destination, String> {
         Some("http") => Ok(Destination::Http(Hook::default())),
         _ => Err(format!(
             "must be \"kafka\", \"rabbitmq\", \"redis\", \"http\", \"log\" or \"null\", not {value}"
+        )),
+    }
+}
+
+/// `"backoff"`, or the interval.
+fn probe(value: &Value) -> Result<Probe, String> {
+    if value.as_str() == Some("backoff") {
+        return Ok(Probe::Backoff);
+    }
+    match value::duration(value)
+        .ok()
+        .filter(|interval| PROBE_EVERY.contains(interval))
+    {
+        Some(interval) => Ok(Probe::every(interval)),
+        None => Err(format!(
+            r#"must be "backoff" or an interval from "1s" to "24h", not {value}"#
         )),
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{PROBE_LANES, ShardWorker};
+use super::{PROBE_LANES, ShardWorker, Work};
 use crate::destination::Receipt;
 use crate::error::Result;
 use crate::event::entry::Entry;
 use crate::policy::ordering::Lanes;
 use crate::relay::delivery::{Delivered, Plan, deliver};
+use crate::relay::judge::Outage;
 use crate::relay::page_cache::Slice;
 use crate::route::To;
 use crate::store::task;
@@ -50,14 +51,25 @@ impl ShardWorker {
     }
 
     /// Sends the first entry to see whether the destination is there. If it is unavailable, the first entries of other lanes
-    /// follow: one entry can be unavailable by itself. The next turn takes the entries behind them.
-    pub(super) async fn probe<'a>(&self, entries: &mut Vec<&'a Entry>, send: &[&'a Entry]) -> Result<Sent<'a>> {
+    /// follow, unless the route may send only one: one entry can be unavailable by itself. The next turn takes the entries behind
+    /// them.
+    pub(super) async fn probe<'a>(
+        &self,
+        work: &mut Work,
+        entries: &mut Vec<&'a Entry>,
+        send: &[&'a Entry],
+    ) -> Result<Sent<'a>> {
         let mut lanes = Lanes::new();
         let is_first = |entry: &&&Entry| lanes.insert(self.route.ordering.lane(entry));
-        let mut probes = send.iter().filter(is_first).take(1 + PROBE_LANES).copied();
-        let mut sent = self.deliver(probes.next().into_iter().collect()).await?;
-        if all_unavailable(&sent.receipts).is_some() {
-            let others = self.deliver(probes.collect()).await?;
+        let count = self.probes_max(work, 1 + PROBE_LANES);
+        let probes: Vec<&Entry> = send.iter().filter(is_first).take(count).copied().collect();
+        let (first, others) = probes.split_at(probes.len().min(1));
+        if !first.is_empty() {
+            self.note_next_probe(work).await?;
+        }
+        let mut sent = self.deliver(first.to_vec()).await?;
+        if Outage::of(sent.receipts.iter()).is_some() {
+            let others = self.deliver(others.to_vec()).await?;
             sent.entries.extend(others.entries);
             sent.receipts.extend(others.receipts);
             sent.effects = others.effects.or(sent.effects);
@@ -82,16 +94,4 @@ impl ShardWorker {
             _page = reading => delivering.await,
         }
     }
-}
-
-pub(super) fn all_unavailable(receipts: &[Receipt]) -> Option<String> {
-    let mut reason = None;
-    for receipt in receipts {
-        match receipt {
-            Receipt::Unavailable(error) => reason = Some(error.clone()),
-            Receipt::Held => {}
-            Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => return None,
-        }
-    }
-    reason
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::Memory;
 use crate::destination::Receipt;
-use crate::relay::judge::{Blame, Tried};
+use crate::policy::probe::{AFTER_MAX, Probe};
+use crate::relay::judge::{Blame, Outage, Tried};
 use crate::state::parked::Parked;
 
 /// Entries that are remembered; more are forgotten together, which makes each of them `Unknown` once.
@@ -45,12 +46,12 @@ impl Evidence {
         }
     }
 
-    /// Takes note of what was answered in one delivery. Answers who is to blame for each entry that was unavailable; one that may
-    /// be part of an outage is to be left alone for `pause`.
+    /// Takes note of what was answered in one delivery. Answers who is to blame for each entry that was unavailable, and how long it
+    /// is to be left alone.
     pub(super) fn hear<'a>(
         &mut self,
         receipts: impl Iterator<Item = (i64, &'a Receipt)> + Clone,
-        pause: Duration,
+        pauses: Pauses,
     ) -> HashMap<i64, Blame> {
         self.answers += receipts.clone().filter(|(_, receipt)| is_answer(receipt)).count() as u64;
         if self.unavailable.len() > SEEN_MAX {
@@ -59,8 +60,8 @@ impl Evidence {
         let mut blames = HashMap::new();
         for (id, receipt) in receipts {
             match receipt {
-                Receipt::Unavailable(_) => {
-                    blames.insert(id, self.blame(id, pause));
+                Receipt::Unavailable { .. } => {
+                    blames.insert(id, self.blame(id, pauses));
                 }
                 Receipt::Held => {}
                 Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => {
@@ -71,14 +72,15 @@ impl Evidence {
         blames
     }
 
-    fn blame(&mut self, id: i64, pause: Duration) -> Blame {
+    fn blame(&mut self, id: i64, pauses: Pauses) -> Blame {
+        let (unknown, suspect) = (pauses.unknown, pauses.suspect);
         let Some(seen) = self.unavailable.get_mut(&id) else {
             let seen = Seen {
                 answers: self.answers, // an outage may begin in the middle of a batch
                 is_suspect: false,
             };
             self.unavailable.insert(id, seen);
-            return Blame::Unknown { pause };
+            return Blame::Unknown { pause: unknown };
         };
         if seen.answers < self.answers {
             seen.answers = self.answers;
@@ -86,8 +88,8 @@ impl Evidence {
             return Blame::Entry;
         }
         match seen.is_suspect {
-            true => Blame::Suspect { pause },
-            false => Blame::Unknown { pause },
+            true => Blame::Suspect { pause: suspect },
+            false => Blame::Unknown { pause: unknown },
         }
     }
 }
@@ -96,15 +98,29 @@ impl Evidence {
 fn is_answer(receipt: &Receipt) -> bool {
     match receipt {
         Receipt::Delivered | Receipt::Refused(_) | Receipt::Rejected(_) => true,
-        Receipt::Unavailable(_) | Receipt::Held => false,
+        Receipt::Unavailable { .. } | Receipt::Held => false,
     }
 }
 
+/// How long entries that were unavailable are left alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pauses {
+    /// Those that may be part of an outage.
+    pub(super) unknown: Duration,
+    /// Those that have failed alone so far.
+    pub(super) suspect: Duration,
+}
+
 /// The answers of one delivery.
+#[derive(Debug, Default)]
 pub(super) struct Heard {
     /// Of those that were unavailable: why.
     pub(super) blames: HashMap<i64, Blame>,
-    pub(super) pause: Duration,
+    pub(super) pauses: Pauses,
+    /// Nothing else was answered.
+    pub(super) outage: Option<Outage>,
+    /// How long the route sends nothing then; `None` if the back-off of the process decides.
+    pub(super) wait: Option<Duration>,
 }
 
 impl Heard {
@@ -113,28 +129,66 @@ impl Heard {
         Tried {
             row,
             receipt,
-            blame: blame.unwrap_or(Blame::Unknown { pause: self.pause }),
+            blame: blame.unwrap_or(Blame::Unknown {
+                pause: self.pauses.unknown,
+            }),
         }
     }
 }
 
 impl Memory {
     /// Takes note of what was answered. Any answer but `Unavailable` shows that the destination is there.
-    pub(super) fn hear<'a>(&mut self, receipts: impl Iterator<Item = (i64, &'a Receipt)> + Clone) -> Heard {
+    pub(super) fn hear<'a>(
+        &mut self,
+        probe: Probe,
+        receipts: impl Iterator<Item = (i64, &'a Receipt)> + Clone,
+    ) -> Heard {
         if receipts.clone().any(|(_, receipt)| is_answer(receipt)) {
             self.probing = false;
             self.retry_at = None;
             self.pause.reset();
         }
-        let pause = match receipts
-            .clone()
-            .any(|(_, receipt)| matches!(receipt, Receipt::Unavailable(_)))
-        {
-            true => self.pause.next_wait(),
-            false => Duration::ZERO,
+        let unavailable = receipts.clone().filter_map(|(_, receipt)| match receipt {
+            Receipt::Unavailable { after, .. } => Some(after.unwrap_or_default().min(AFTER_MAX)),
+            _ => None,
+        });
+        let Some(after) = unavailable.max() else {
+            let blames = self.evidence.hear(receipts, Pauses::default());
+            return Heard {
+                blames,
+                ..Heard::default()
+            };
         };
-        let blames = self.evidence.hear(receipts, pause);
-        Heard { blames, pause }
+        let pause = self.pause.next_wait();
+        let outage = Outage::of(receipts.clone().map(|(_, receipt)| receipt));
+        let wait = outage
+            .as_ref()
+            .and_then(|outage| probe.wait(outage.after, pause, rand::random()));
+        let pauses = match wait {
+            // Nothing is sent before that; then an operator may have the probe earlier.
+            Some(wait) => Pauses {
+                unknown: pause,
+                suspect: wait,
+            },
+            None => Pauses {
+                unknown: pause.max(after),
+                suspect: pause.max(after),
+            },
+        };
+        Heard {
+            blames: self.evidence.hear(receipts, pauses),
+            pauses,
+            outage,
+            wait,
+        }
+    }
+
+    /// How long the route sends nothing after an outage that the log met; `None` if the back-off of the process decides.
+    pub(super) fn wait(&mut self, probe: Probe, outage: &Outage) -> Option<Duration> {
+        if probe == Probe::Backoff && outage.after.is_none() {
+            return None;
+        }
+        probe.wait(outage.after, self.pause.next_wait(), rand::random())
     }
 }
 
@@ -155,12 +209,12 @@ mod tests {
                         "+" => Receipt::Delivered,
                         "-" => Receipt::Refused("no".into()),
                         "." => Receipt::Held,
-                        _ => Receipt::Unavailable("away".into()),
+                        _ => Receipt::unavailable("away"),
                     };
                     (id.parse().unwrap(), receipt)
                 })
                 .collect();
-            let blames = evidence.hear(receipts.iter().map(|(id, receipt)| (*id, receipt)), Duration::ZERO);
+            let blames = evidence.hear(receipts.iter().map(|(id, receipt)| (*id, receipt)), Pauses::default());
             let mut ids: Vec<i64> = blames.keys().copied().collect();
             ids.sort_unstable();
             let says: String = ids

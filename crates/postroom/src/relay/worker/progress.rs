@@ -1,4 +1,4 @@
-//! The writes of a worker: progress, parked rows, dead letters, outages.
+//! The writes of a worker: progress, parked rows, dead letters.
 
 use std::time::Instant;
 
@@ -12,7 +12,6 @@ use crate::relay::judge::Settlement;
 use crate::relay::settle::{Place, settle_page, settle_retried};
 use crate::route::Source;
 use crate::state::cursor::{self, Move};
-use crate::state::outage::{self, Side};
 use crate::state::parked::Parking;
 use crate::store::outbox::with_timeout;
 use crate::store::table;
@@ -20,47 +19,6 @@ use crate::store::tx::Tx;
 use crate::subscriber::effects::OpenEffects;
 
 impl ShardWorker {
-    /// The destination answers nothing but `Unavailable`. The second time in a row that is taken for an outage and written down,
-    /// once for each reason.
-    pub(super) async fn is_unavailable(&self, work: &mut Work, reason: String) -> Result<()> {
-        let is_outage = std::mem::replace(&mut work.memory.probing, true);
-        if !is_outage || work.down.as_ref() == Some(&reason) {
-            tracing::debug!(route = %self.route.name, reason, "destination unavailable");
-            return Ok(());
-        }
-        tracing::warn!(route = %self.route.name, reason, "destination unavailable; it is probed until it answers");
-        self.health.behind(&self.name, Some(&reason));
-        self.record_down(work.epoch, &reason).await?;
-        work.down = Some(reason);
-        Ok(())
-    }
-
-    pub(super) async fn record_down(&self, epoch: i64, reason: &str) -> Result<()> {
-        with_timeout(async {
-            let tx = table::begin_own(self.pages.outbox().db()).await?;
-            cursor::fence(&tx, &self.shard, epoch).await?;
-            outage::record(&tx, &self.shard, Side::Delivery, reason).await?;
-            commit(tx).await
-        })
-        .await
-    }
-
-    /// Takes back what was written about a destination that was reached, or that nothing is left for.
-    pub(super) async fn came_up(&self, work: &mut Work) -> Result<()> {
-        if work.down.is_none() {
-            return Ok(());
-        }
-        with_timeout(async {
-            let tx = table::begin_own(self.pages.outbox().db()).await?;
-            cursor::fence(&tx, &self.shard, work.epoch).await?;
-            outage::clear(&tx, &self.shard, Side::Delivery).await?;
-            commit(tx).await
-        })
-        .await?;
-        work.down = None;
-        Ok(())
-    }
-
     /// Goes on behind entries that were all delivered, and writes that down when it is time.
     pub(super) async fn pass(&self, work: &mut Work, position: Position, counts: Counts) -> Result<()> {
         work.log.position = position;

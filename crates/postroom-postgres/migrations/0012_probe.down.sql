@@ -1,0 +1,1 @@
+alter table postroom.outbox_down drop column probe_at;

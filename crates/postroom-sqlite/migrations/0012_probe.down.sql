@@ -1,0 +1,1 @@
+alter table postroom_outbox_down drop column probe_at;
