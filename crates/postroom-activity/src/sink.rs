@@ -111,7 +111,7 @@ impl From<SinkAnswer> for Receipt {
             SinkAnswer::Taken => Self::Delivered,
             SinkAnswer::Refused(says) => Self::Refused(says),
             SinkAnswer::Rejected(says) => Self::Rejected(says),
-            SinkAnswer::Unavailable { says, after: _ } => Self::Unavailable(says),
+            SinkAnswer::Unavailable { says, after } => Self::Unavailable { says, after },
         }
     }
 }
