@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use postroom::{Error, ErrorKind, Result};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, RequestBuilder, Response, Url};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes that are read of a response body.
-const BODY_BYTES_MAX: u64 = 64 << 10;
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// A client with this request timeout. It does not follow redirects.
 pub(crate) fn client(timeout: Duration) -> Result<Client> {
@@ -38,21 +38,41 @@ pub(crate) fn address(text: &str) -> Result<Url> {
     }
 }
 
+/// Sends a request. If the server has closed the connection, for example a kept-alive one, sends it once more: this does not
+/// concern its content.
+pub(crate) async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
+    let again = request.try_clone();
+    match (request.send().await, again) {
+        (Err(error), Some(again)) if is_disconnected(&error) => again.send().await,
+        (response, _) => response,
+    }
+}
+
+fn is_disconnected(error: &reqwest::Error) -> bool {
+    error.is_request() && !error.is_connect() && !error.is_timeout()
+}
+
 /// The error text of a request without a response. Omits the address, which may contain a secret.
 pub(crate) fn error_text(doing: &str, error: reqwest::Error) -> String {
     Error::caused(ErrorKind::Unavailable, doing, error.without_url()).report()
 }
 
-/// Reads the start of a response body for the error text. Removes the `secrets`, because servers often repeat an unknown address
-/// or key.
-pub(crate) async fn read_body(mut response: Response, secrets: &[&str]) -> String {
+/// Reads a response body up to about this many bytes.
+pub(crate) async fn read(mut response: Response, bytes_max: usize) -> reqwest::Result<Vec<u8>> {
     let mut body = Vec::new();
-    while (body.len() as u64) < BODY_BYTES_MAX {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) | Err(_) => break,
+    while body.len() < bytes_max {
+        match response.chunk().await? {
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => break,
         }
     }
+    Ok(body)
+}
+
+/// Reads the start of a response body for the error text. Removes the `secrets`, because servers often repeat an unknown address
+/// or key.
+pub(crate) async fn read_body(response: Response, secrets: &[&str]) -> String {
+    let body = read(response, BODY_BYTES_MAX).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let secrets = secrets.iter().filter(|secret| !matches!(**secret, "" | "/"));
     secrets.fold(text, |text, secret| text.replace(secret, "…"))

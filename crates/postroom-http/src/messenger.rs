@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postroom::Result;
 use postroom::alert::{Messenger, Notice, Reply, Turn};
-use postroom::{Result, clock};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::client::{address, client, error_text, read_body};
-use crate::response::{reply, retry_after};
+use crate::response::{read_retry_after, reply};
 
 /// Timeout of a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ async fn post(client: &Client, url: &Url, body: &Value, secret: &str) -> Reply {
         .body(body.to_string());
     match request.send().await {
         Ok(response) => {
-            let (status, after) = (response.status(), retry_after(response.headers(), clock::now().into()));
+            let (status, after) = (response.status(), read_retry_after(&response));
             reply(status, after, &read_body(response, &[secret]).await)
         }
         Err(error) => Reply::Later {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use postroom::Receipt;
 use postroom::alert::Reply;
-use reqwest::StatusCode;
+use postroom::{Receipt, clock};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
 
 /// Length of the response body in an error text.
 const BODY_CHARS_MAX: usize = 500;
@@ -35,9 +35,14 @@ pub(crate) fn reply(status: StatusCode, after: Option<Duration>, body: &str) -> 
     }
 }
 
+/// The delay in the header `Retry-After` of a response.
+pub(crate) fn read_retry_after(response: &Response) -> Option<Duration> {
+    retry_after(response.headers(), clock::now().into())
+}
+
 /// The delay in the header `Retry-After`: seconds, or a date. A date is compared with the clock of the server if the response tells
 /// it (`Date`), else with `now`.
-pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let after = text(RETRY_AFTER)?;
     if let Ok(seconds) = after.parse() {

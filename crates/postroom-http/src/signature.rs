@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use postroom::{Error, Result};
+use postroom::{Error, Result, clock};
 use sha2::Sha256;
 
 /// Prefix of every secret.
@@ -43,8 +43,22 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The headers of a request that is signed now. `id` is equal in all attempts, so that receivers can drop duplicates. Without
+/// secrets there are no headers.
+pub fn signed_headers(secrets: &[Secret], id: &str, body: &[u8]) -> Vec<(&'static str, String)> {
+    if secrets.is_empty() {
+        return Vec::new();
+    }
+    let timestamp = clock::now().unix_timestamp();
+    vec![
+        ("webhook-id", id.to_owned()),
+        ("webhook-timestamp", timestamp.to_string()),
+        ("webhook-signature", sign(secrets, id, timestamp, body)),
+    ]
+}
+
 /// The value of the header `webhook-signature`: one signature per secret, so that secrets can be rotated.
-pub(crate) fn sign(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
+fn sign(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<String> = secrets
         .iter()
         .map(|secret| sign_one(secret, id, timestamp, body))

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
-use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result, clock};
+use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-use crate::client::{address, client, error_text, read_body};
-use crate::response::{receipt, retry_after};
-use crate::signature::{Secret, sign};
+use crate::client::{address, client, error_text, read_body, send};
+use crate::response::{read_retry_after, receipt};
+use crate::signature::{Secret, signed_headers};
 
 const DOING: &str = "post the event";
 /// Maximum number of requests in flight, each of another lane.
@@ -46,37 +46,18 @@ impl Webhook {
             Mode::Structured => (content_type(CLOUDEVENTS_JSON), envelope.to_structured()),
             Mode::Binary => (attributes(&envelope), envelope.data.get().as_bytes().to_vec()),
         };
-        if !self.secrets.is_empty() {
-            self.sign(&mut headers, &entry.event.id.to_string(), &body);
+        for (name, value) in signed_headers(&self.secrets, &entry.event.id.to_string(), &body) {
+            insert_header(&mut headers, name, &value);
         }
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
-        let retry = request.try_clone();
-        let response = match (request.send().await, retry) {
-            // The server has closed a kept-alive connection. This does not concern the event: retry within the same attempt.
-            (Err(error), Some(request)) if is_disconnected(&error) => request.send().await,
-            (response, _) => response,
-        };
-        match response {
+        match send(request).await {
             Ok(response) => {
-                let (status, after) = (response.status(), retry_after(response.headers(), clock::now().into()));
+                let (status, after) = (response.status(), read_retry_after(&response));
                 let secrets = [self.url.query().unwrap_or_default(), self.url.path()];
                 receipt(status, after, &read_body(response, &secrets).await)
             }
             Err(error) if error.is_connect() => Receipt::unavailable(error_text(DOING, error)),
             Err(error) => Receipt::Refused(error_text(DOING, error)),
-        }
-    }
-
-    fn sign(&self, headers: &mut HeaderMap, id: &str, body: &[u8]) {
-        let timestamp = clock::now().unix_timestamp();
-        let signature = sign(&self.secrets, id, timestamp, body);
-        let signed = [
-            ("webhook-id", id.to_owned()),
-            ("webhook-timestamp", timestamp.to_string()),
-            ("webhook-signature", signature),
-        ];
-        for (name, value) in signed {
-            insert_header(headers, name, &value);
         }
     }
 }
@@ -96,10 +77,6 @@ impl Destination for Webhook {
         };
         batch.in_lanes(REQUESTS_MAX, post).await
     }
-}
-
-fn is_disconnected(error: &reqwest::Error) -> bool {
-    error.is_request() && !error.is_connect() && !error.is_timeout()
 }
 
 fn content_type(kind: &str) -> HeaderMap {
