@@ -7,6 +7,7 @@ pub mod client;
 pub mod destination_suite;
 pub mod embedded;
 pub mod fake_messenger;
+pub mod fake_posthog;
 pub mod feed;
 pub mod foreign;
 pub mod fresh;

@@ -12,6 +12,7 @@ mod aborted;
 mod broker;
 mod consumed;
 mod failure;
+mod fake_posthog;
 mod fault;
 mod guide;
 mod hooked;
