@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::DomainEvent as _;
-use postroom::{Delays, Filter, Idempotency, Ordering, Retry, Route, Subscriber, To};
+use postroom::{Delays, Filter, Idempotency, Ordering, Probe, Retry, Route, Subscriber, To};
 use postroom_host::Module;
 
 pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityStored, Source};
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
 pub use recorder::Recorder;
-pub use settings::{KeywordMode, Mode, PiiSettings, PosthogSettings, Secret, Settings};
-pub use sink::{ActivitySink, SinkAnswer};
+pub use settings::{KeywordMode, Mode, PiiSettings, Secret, Settings};
+pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAnswer, WebhookSink};
 
 use orchestrator::{Map, Store};
 use sink::SinkDestination;
@@ -97,7 +97,9 @@ impl Activity {
             .chain(settings.mistakes())
             .fold(module, Module::mistake);
         let types: Vec<&'static str> = self.mappers.event_types().collect();
-        let orchestrator = Orchestrator::new(self.mappers, !self.sinks.is_empty());
+        let (sinks, mistakes) = sinks(self.sinks, settings);
+        let module = mistakes.into_iter().fold(module, Module::mistake);
+        let orchestrator = Orchestrator::new(self.mappers, !sinks.is_empty());
         let module = match types.is_empty() {
             true => module, // there are no domain events to map
             false => module.subscriber(map(types, orchestrator.clone(), settings)),
@@ -107,7 +109,7 @@ impl Activity {
             let orchestrator = orchestrator.clone();
             module.part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
         });
-        self.sinks.into_iter().map(route).fold(module, Module::route)
+        sinks.into_iter().fold(module, Module::route)
     }
 }
 
@@ -143,13 +145,39 @@ fn store(orchestrator: Orchestrator) -> Subscriber {
         .retry(without_end())
 }
 
-/// The route to a sink. Events of different users have no order there, so a refused one holds up no other.
+/// The routes to the sinks: those that were added, and PostHog if the settings say so.
+fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings) -> (Vec<Route>, Option<String>) {
+    let mut routes: Vec<Route> = added.into_iter().map(route).collect();
+    if !settings.sends_to_posthog() {
+        return (routes, None);
+    }
+    let posthog = &settings.posthog;
+    match PosthogSink::new(posthog) {
+        Ok(sink) => {
+            routes.push(Route {
+                batch: posthog.batch_size,
+                retry: Retry {
+                    attempts_max: Some(posthog.max_retries.saturating_add(1)),
+                    ..Retry::default()
+                },
+                probe: Probe::every(Duration::from_secs(posthog.circuit_open_seconds)),
+                ..route(Arc::new(sink))
+            });
+            (routes, None)
+        }
+        Err(error) => (routes, Some(format!("posthog: {}", error.report()))),
+    }
+}
+
+/// The route to a sink. Events of different users have no order there, so a refused one holds up no other. While the sink is
+/// unavailable, it is tried once in a minute.
 fn route(sink: Arc<dyn ActivitySink>) -> Route {
     let name = sink::route_name(sink.sink_type());
     Route {
         filter: Filter::any_of([ActivityStored::TYPE, ActivityRedispatched::TYPE]),
         ordering: Ordering::None,
         batch: 100,
+        probe: Probe::every(Duration::from_secs(60)),
         ..Route::new(name, To::Destination(Arc::new(SinkDestination::new(sink))))
     }
 }

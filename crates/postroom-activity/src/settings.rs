@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::sink::PosthogSettings;
+
 /// The environment variables of the specification, each with its key.
 pub(crate) const VARIABLES: [(&str, &str); 17] = [
     ("ANALYTICS_ENABLED", "enabled"),
@@ -83,26 +85,6 @@ pub struct PiiSettings {
     pub hash_secret: Secret,
 }
 
-/// Settings of PostHog.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct PosthogSettings {
-    /// Whether events are sent. The mode must say so too.
-    pub enabled: bool,
-    /// The address of PostHog.
-    pub host: String,
-    /// The project's API key (`phc_…`).
-    pub project_api_key: Secret,
-    /// Events in one request.
-    pub batch_size: u32,
-    /// The time that one request may take.
-    pub timeout_ms: u64,
-    /// How often one event is tried again that PostHog refuses. Outages do not count.
-    pub max_retries: u32,
-    /// The time between two attempts while PostHog is unavailable.
-    pub circuit_open_seconds: u64,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -113,20 +95,6 @@ impl Default for Settings {
             strict_server_event_lossless: true,
             pii: PiiSettings::default(),
             posthog: PosthogSettings::default(),
-        }
-    }
-}
-
-impl Default for PosthogSettings {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            host: "https://app.posthog.com".to_owned(),
-            project_api_key: Secret::default(),
-            batch_size: 100,
-            timeout_ms: 3_000,
-            max_retries: 5,
-            circuit_open_seconds: 60,
         }
     }
 }
@@ -154,25 +122,14 @@ impl Settings {
             "ingest_rate_limit_per_minute must be at least 1",
         );
         must(
-            (1..=1_000).contains(&self.posthog.batch_size),
-            "posthog.batch_size must be 1 to 1000",
-        );
-        must(
-            (100..=60_000).contains(&self.posthog.timeout_ms),
-            "posthog.timeout_ms must be 100 to 60000",
-        );
-        must(
-            (1..=86_400).contains(&self.posthog.circuit_open_seconds),
-            "posthog.circuit_open_seconds must be 1 to 86400",
-        );
-        must(
-            !self.sends_to_posthog() || !self.posthog.project_api_key.is_empty(),
-            "posthog.project_api_key is missing; set it, or set posthog.enabled = false",
-        );
-        must(
             !(self.pii.store_ip || self.pii.store_user_agent) || !self.pii.hash_secret.is_empty(),
             "pii.hash_secret is missing; addresses and User-Agents are stored as hashes only",
         );
+        if self.sends_to_posthog()
+            && let Err(error) = self.posthog.check()
+        {
+            mistakes.push(format!("posthog.{}", error.report()));
+        }
         mistakes
     }
 }
@@ -244,7 +201,7 @@ mod tests {
             "{:?}",
             settings.mistakes()
         );
-        settings.posthog.project_api_key = "phc_x".into();
+        settings.posthog.project_api_key = "phc_x".to_owned();
         assert!(settings.mistakes().is_empty());
         settings.mode = Mode::InternalOnly;
         assert!(!settings.sends_to_posthog());

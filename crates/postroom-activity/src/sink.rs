@@ -3,6 +3,9 @@
 //! Each sink has a route of its own, so batches, retries, dead letters, outages and replay are the relay's. A sink only sends one
 //! batch and says what became of each event.
 
+mod posthog;
+mod webhook;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +13,9 @@ use async_trait::async_trait;
 use postroom::{Batch, Destination, DomainEvent as _, Entry, Receipt};
 
 use crate::event::{ActivityEvent, ActivityRedispatched, ActivityStored};
+
+pub use posthog::{PosthogCounts, PosthogSettings, PosthogSink};
+pub use webhook::WebhookSink;
 
 /// A system outside that takes activity events.
 #[async_trait]

@@ -24,5 +24,8 @@ macro_rules! on_each_database {
     };
 }
 
+mod posthog;
+mod posthog_relay;
 mod sink;
 mod store;
+mod webhook;

@@ -1,0 +1,128 @@
+//! PostHog at the end of a relay: nothing is lost in outages and crashes, and every event keeps its identity.
+
+use std::sync::Arc;
+
+use postroom::dead::{self, DeadLetter, Selection};
+use postroom::{Event, append, table};
+use postroom_activity::{Activity, ActivityEvent, ActivityMapper, ActivityStored};
+use postroom_host::Module;
+use postroom_testkit::fake_posthog::{FakePosthog, Outcome};
+use postroom_testkit::stage::{Running, Scenery, Stage};
+use postroom_testkit::wait::until;
+use postroom_testkit::{Fresh, fresh};
+
+use crate::posthog::{events, ids, sink};
+
+/// Events that are stored before the relay starts, so that they are one batch.
+async fn stored(fresh: &Fresh, events: &[ActivityEvent]) {
+    let stored = events
+        .iter()
+        .map(|event| Event::of(&ActivityStored(event.clone())).unwrap());
+    let stored: Vec<Event> = stored.collect();
+    let tx = table::begin(fresh.db()).await.unwrap();
+    append(&tx, &stored).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Collects from a domain that is silent here.
+#[derive(Debug)]
+struct NoReviews;
+
+impl ActivityMapper for NoReviews {
+    fn event_type(&self) -> &'static str {
+        "tasteam.review.created.v1"
+    }
+
+    fn map(&self, _event: &Event) -> postroom::Result<Option<ActivityEvent>> {
+        Ok(None)
+    }
+}
+
+fn module(fake: &FakePosthog) -> Module {
+    let activity = Activity::default().mapper(NoReviews).unwrap();
+    activity.sink(Arc::new(sink(fake))).module()
+}
+
+async fn dead_letters(fresh: &Fresh) -> Vec<DeadLetter> {
+    dead::list(fresh.db(), &Selection::default(), None, 100).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_bad_event_of_a_hundred_is_a_dead_letter_and_the_others_arrive() {
+    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+    let events = events(100);
+    let bad = &events[37].event_id;
+    fake.rule(|rules| {
+        rules.has_v1 = false;
+        rules.poison.insert(bad.clone());
+    });
+    stored(&fresh, &events).await;
+    let stage = Stage::open(fresh.store(), vec![module(&fake)], None).await;
+    until("the bad event is given up", || async {
+        !dead_letters(&fresh).await.is_empty()
+    })
+    .await;
+    until("the others arrive", || async { fake.uuids().len() == 99 }).await;
+    stage.close().await;
+    let letters = dead_letters(&fresh).await;
+    assert_eq!(letters.len(), 1);
+    assert_eq!(&letters[0].entry.event.aggregate_id, bad);
+    assert_eq!(letters[0].error, "400: invalid event could not be processed");
+    assert!(!fake.uuids().contains(bad));
+    let requests = fake
+        .requests()
+        .iter()
+        .filter(|request| request.status != Some(404))
+        .count();
+    assert!(requests <= 15, "{requests}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_loses_nothing_and_changes_no_event() {
+    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+    let events = events(250);
+    fake.script([Outcome::ResetAfterBytes(100), Outcome::StoredThenReset]);
+    fake.always(Some(Outcome::status(503)));
+    stored(&fresh, &events).await;
+    let stage = Stage::open(fresh.store(), vec![module(&fake)], None).await;
+    until("the outage is noticed", || async { fake.asked() >= 8 }).await;
+    let one_more = ActivityEvent::new("group.joined", "v1");
+    stored(&fresh, std::slice::from_ref(&one_more)).await;
+    fake.always(None);
+    until("everything arrives", || async { fake.uuids().len() == 251 }).await;
+    stage.close().await;
+    let mut expected = ids(&events);
+    expected.insert(one_more.event_id);
+    assert_eq!(fake.uuids(), expected);
+    assert_eq!(fake.stored().len(), 251, "no duplicate by PostHog's own key");
+    assert_eq!(
+        fake.seen().len(),
+        251,
+        "each event has the same id, time and name in every request"
+    );
+    let sent: usize = fake.requests().iter().map(|request| request.events().len()).sum();
+    assert!(sent > 251, "some events were sent again: {sent}");
+    assert!(dead_letters(&fresh).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_before_the_answer_sends_the_same_events_again() {
+    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+    let events = events(100);
+    fake.script([Outcome::StoredThenSilence]);
+    stored(&fresh, &events).await;
+    let killed = Running::open(&fresh, vec![module(&fake)], Scenery::default()).await;
+    until("the batch is stored", || async { fake.asked() == 1 }).await;
+    drop(killed);
+    let stage = Running::open(&fresh, vec![module(&fake)], Scenery::default()).await;
+    until("the batch is answered", || async {
+        fake.requests().iter().any(|request| request.status == Some(200))
+    })
+    .await;
+    stage.close().await;
+    let requests = fake.requests();
+    assert_eq!(requests[0].status, None);
+    assert_eq!(requests[0].body, requests[1].body, "also the time of creation");
+    assert_eq!((fake.stored().len(), fake.seen().len()), (100, 100));
+    assert_eq!(fake.uuids(), ids(&events));
+}
