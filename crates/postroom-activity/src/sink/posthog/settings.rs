@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 const BATCH_SIZES: RangeInclusive<usize> = 1..=500;
 const TIMEOUTS_MS: RangeInclusive<u64> = 100..=60_000;
+const CIRCUIT_OPEN_S: RangeInclusive<u64> = 1..=86_400;
 const KEY_BYTES_MAX: usize = 64;
 
 /// The project of PostHog that takes events, and how they are sent. `Debug` does not print the key.
@@ -55,6 +56,13 @@ impl PosthogSettings {
         }
         if !TIMEOUTS_MS.contains(&self.timeout_ms) {
             return Err(out_of_range("timeout_ms", &self.timeout_ms, &TIMEOUTS_MS));
+        }
+        if !CIRCUIT_OPEN_S.contains(&self.circuit_open_seconds) {
+            return Err(out_of_range(
+                "circuit_open_seconds",
+                &self.circuit_open_seconds,
+                &CIRCUIT_OPEN_S,
+            ));
         }
         if self.max_retries == 0 {
             return Err(Error::invalid("max_retries is 0; set at least 1"));
