@@ -17,11 +17,20 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom-testkit" => {
             matches!(
                 other,
-                "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka"
+                "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka" | "postroom-shared"
             ) || is_store
         }
         // The platform serves the metrics and the readiness that a service can also serve itself, and checks its callers.
         "postroom-host" => matches!(other, "postroom" | "postroom-access" | "postroom-monitor"),
+        // State that instances share has its ports in a crate of its own.
+        "postroom-redis" => matches!(other, "postroom" | "postroom-shared"),
+        // A module that ships with the platform: it posts to sinks, and limits clients over all instances.
+        "postroom-activity" => {
+            matches!(
+                other,
+                "postroom" | "postroom-host" | "postroom-http" | "postroom-shared"
+            )
+        }
         // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" | "tasteam" => matches!(other, "postroom" | "postroom-host"),
         // Activity collection is a module whose sinks speak HTTP. Mappers know it and the domain; the domain knows neither.

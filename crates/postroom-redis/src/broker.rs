@@ -14,6 +14,7 @@ use crate::member::Member;
 use crate::names::{self, Names};
 use crate::options::Options;
 use crate::publisher::Publisher;
+use crate::rate_limit::RedisRateLimiter;
 use crate::script::{self, Call};
 use crate::tls;
 
@@ -60,6 +61,11 @@ impl Redis {
             options,
             tasks: TaskTracker::new(),
         })))
+    }
+
+    /// A rate limit that all instances with this server and prefix share. It has a connection of its own.
+    pub fn rate_limiter(&self) -> RedisRateLimiter {
+        RedisRateLimiter::new(Arc::clone(&self.0))
     }
 
     /// Creates a topic with this many partitions, unless it exists. Returns its number of partitions.

@@ -12,8 +12,10 @@ mod names;
 mod options;
 mod publish_plan;
 mod publisher;
+mod rate_limit;
 mod script;
 mod tls;
 
 pub use broker::{Lag, Redis};
 pub use options::Options;
+pub use rate_limit::RedisRateLimiter;

@@ -4,7 +4,10 @@
 //! partitions, and one blocking read covers all partitions. Topics are distributed over the nodes. Partitions only distribute
 //! the work of a topic over the members of a group. Split a topic that exceeds the capacity of a node (`app.{type}`).
 
+use std::fmt::Write as _;
+
 use postroom::{Error, Result};
+use sha2::{Digest as _, Sha256};
 
 /// Builds the names of keys.
 #[derive(Clone, Debug)]
@@ -47,6 +50,17 @@ impl Names {
     /// The hash with the leases of a group on a topic.
     pub(crate) fn leases(&self, topic: &str, group: &str) -> String {
         format!("{}{{{topic}}}:leases:{group}", self.prefix)
+    }
+
+    /// The counter of a client. The client may be a person's address, so its name is hashed. The hash keeps it out of listings and
+    /// logs; it does not stop a reader of Redis who tries all addresses.
+    pub(crate) fn rate(&self, client: &str) -> String {
+        let mut name = format!("{}rate:", self.prefix);
+        for byte in Sha256::digest(client).iter().take(16) {
+            // Writing to a string cannot fail.
+            write!(name, "{byte:02x}").unwrap_or_default();
+        }
+        name
     }
 }
 

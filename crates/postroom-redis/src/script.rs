@@ -12,6 +12,7 @@ pub(crate) static ACK: LazyScript = LazyScript::new(|| include_str!("lua/ack.lua
 pub(crate) static RELEASE: LazyScript = LazyScript::new(|| include_str!("lua/release.lua").into());
 pub(crate) static TRIM: LazyScript = LazyScript::new(|| include_str!("lua/trim.lua").into());
 pub(crate) static BURY: LazyScript = LazyScript::new(|| include_str!("lua/bury.lua").into());
+pub(crate) static TAKE: LazyScript = LazyScript::new(|| include_str!("lua/take.lua").into());
 pub(crate) static LAG: LazyScript = LazyScript::new(|| include_str!("lua/lag.lua").into());
 
 pub(crate) type LazyScript = LazyLock<HashedScript>;

@@ -18,7 +18,9 @@ pub struct Answer {
     pub status: u16,
     /// The media type of the body; empty, if there is none.
     pub kind: String,
-    /// The body, which is JSON or nothing.
+    /// The headers, in the order in which they came. Names are lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body: JSON, or a text, or nothing.
     pub body: Value,
 }
 
@@ -29,6 +31,12 @@ impl Answer {
         assert_eq!(self.body.get("status"), Some(&self.status.into()), "{self:?}");
         let code = self.body.get("code").and_then(Value::as_str);
         code.unwrap_or_else(|| panic!("a problem without a code: {self:?}"))
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(known, _)| known == name);
+        found.next().map(|(_, value)| value.as_str())
     }
 
     /// The body of what was made.
@@ -67,17 +75,29 @@ impl Client {
 
     /// A request; its body is JSON, unless a header says otherwise. An error means that nobody knows what became of it.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Answer> {
+        self.send_bytes(method, path, headers, body.as_bytes()).await
+    }
+
+    /// The same with a body that is not text.
+    pub async fn send_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
         let is_json = !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type");
         let json = is_json.then_some(&("content-type", "application/json"));
         let headers = headers.iter().chain(json);
         let own: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{own}content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{own}content-length: {}\r\n\r\n",
             body.len()
         );
         let talk = async {
             let mut stream = TcpStream::connect(self.0.trim_start_matches("http://")).await?;
             stream.write_all(request.as_bytes()).await?;
+            stream.write_all(body).await?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await?;
             io::Result::Ok(answer)
@@ -92,24 +112,22 @@ impl Client {
 /// A whole answer; `None` when it was cut off.
 fn read(text: &str) -> Option<Answer> {
     let (head, body) = text.split_once("\r\n\r\n")?;
-    let header = |name: &str| {
-        let line = head
-            .lines()
-            .find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
+    let named = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
-    let length = header("content-length").unwrap_or_else(|| "0".to_owned());
-    if length.parse() != Ok(body.len()) {
-        return None;
-    }
-    Some(Answer {
+    let mut answer = Answer {
         status: head.split(' ').nth(1)?.parse().ok()?,
-        kind: header("content-type").unwrap_or_default(),
+        kind: String::new(),
+        headers: head.lines().skip(1).filter_map(named).collect(),
         body: match body {
             "" => Value::Null,
-            body => serde_json::from_str(body).ok()?,
+            body => serde_json::from_str(body).unwrap_or_else(|_text| body.into()),
         },
-    })
+    };
+    answer.kind = answer.header("content-type").unwrap_or_default().to_owned();
+    let length = answer.header("content-length").unwrap_or("0");
+    (length.parse() == Ok(body.len())).then_some(answer)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod broker_suite;
+pub mod browser;
 pub mod cable;
 pub mod certificate;
 pub mod client;
@@ -21,6 +22,7 @@ pub mod outbox_suite;
 #[cfg(feature = "kafka")]
 pub mod own_topics;
 pub mod rabbitmq_server;
+pub mod rate_limit_suite;
 pub mod receiver;
 pub mod redis_server;
 pub mod relay_suite;

@@ -4,6 +4,7 @@
 //! starts from nothing and its data goes when it stops; its ports stay the same between starts.
 //! A system-wide cluster of the same product is never touched.
 
+mod chromium;
 mod daemon;
 mod home;
 mod kafka;
@@ -339,8 +340,9 @@ fn install(place: &Place, services: &[&'static dyn Service]) -> Result<()> {
             continue;
         };
         let missing = wanted.flat_map(|service| service.missing(&root));
-        let python = python::missing().into_iter().filter(|_| release.is_none());
-        root.install(missing.chain(python).collect())?;
+        let tools = python::missing().into_iter().chain(chromium::missing());
+        let tools = tools.filter(|_| release.is_none());
+        root.install(missing.chain(tools).collect())?;
     }
     Ok(())
 }
@@ -415,6 +417,7 @@ fn programs(place: &Place) -> Result<Vec<(String, String)>> {
         ("POSTROOM_TEST_RABBITMQ_BIN", rabbitmq::program(&Root::Machine)),
         ("POSTROOM_TEST_KAFKA_JARS", Some(kafka::jars(place)?)),
         ("POSTROOM_TEST_PYTHON", python::program().map(PathBuf::from)),
+        (chromium::VARIABLE, chromium::program()),
         ("POSTROOM_TEST_SERVICES_DIR", Some(place.scratch())),
     ];
     let found = programs.into_iter().filter_map(|(name, path)| Some((name, path?)));

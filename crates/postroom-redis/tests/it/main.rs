@@ -12,6 +12,7 @@ mod events;
 mod foreign;
 mod lease;
 mod memory;
+mod rate_limit;
 mod server;
 mod site;
 mod tls;

@@ -1,0 +1,5 @@
+#![doc = include_str!("../README.md")]
+
+pub mod rate_limit;
+
+pub use rate_limit::{LocalRateLimiter, RateLimiter, Taken};
