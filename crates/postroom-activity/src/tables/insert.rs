@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use postroom::db_clock::stamp;
-use postroom::{Error, Result, Tx};
+use postroom::{Error, ErrorKind, Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait as _, InsertStatement, OnConflict, Query};
 use sea_orm::{ConnectionTrait as _, DbBackend, QueryResult};
 
@@ -12,22 +12,25 @@ use crate::event::ActivityEvent;
 
 /// Rows in one statement: SQLite takes 32,766 values, PostgreSQL and MySQL 65,535.
 const ROWS_MAX: usize = 1_000;
+/// How often an insert on MySQL is repeated that has met events of others.
+const RERUNS: u32 = 10;
 
 /// Stores those of the events whose id is not stored yet; returns the ids of the new rows. Of several events with the same id, the
 /// first one is stored.
 pub(crate) async fn insert_new(tx: &Tx, events: &[ActivityEvent]) -> Result<HashSet<String>> {
     let mut seen = HashSet::new();
-    let distinct: Vec<&ActivityEvent> = events
+    let mut distinct: Vec<&ActivityEvent> = events
         .iter()
         .filter(|event| seen.insert(event.event_id.as_str()))
         .collect();
+    // Two transactions with the same events wait for each other in one order, so they do not deadlock.
+    distinct.sort_unstable_by(|one, other| one.event_id.cmp(&other.event_id));
     let mut new = HashSet::new();
     for rows in distinct.chunks(ROWS_MAX) {
-        let inserted = match tx.get_database_backend() {
-            DbBackend::MySql => insert_mysql(tx, rows).await,
-            backend => insert_returning(tx, rows, backend).await,
-        };
-        new.extend(inserted.map_err(|source| Error::db("store activity events", source))?);
+        new.extend(match tx.get_database_backend() {
+            DbBackend::MySql => insert_mysql(tx, rows).await?,
+            backend => insert_returning(tx, rows, backend).await.map_err(failed)?,
+        });
     }
     Ok(new)
 }
@@ -41,30 +44,38 @@ async fn insert_returning(tx: &Tx, rows: &[&ActivityEvent], backend: DbBackend) 
     ids(&tx.query_all(&insert).await?)
 }
 
-/// MySQL returns no rows, only their count and the first of their ids, which follow each other.
-///
-/// `insert ignore` would also cut a text that is too long: [`ActivityEvent::check`] has refused it. If another transaction stores the
-/// same events at the same moment, one that it has stored may count as new here too; its sinks know it by its id.
-async fn insert_mysql(tx: &Tx, rows: &[&ActivityEvent]) -> Result<Vec<String>, sea_orm::DbErr> {
-    let mut insert = DbBackend::MySql.build(&insert(rows, DbBackend::MySql));
-    insert.sql = insert.sql.replacen("INSERT", "INSERT IGNORE", 1);
-    let done = tx.execute_raw(insert).await?;
-    let all = || rows.iter().map(|event| event.event_id.clone()).collect();
-    match done.rows_affected() {
-        0 => Ok(Vec::new()),
-        count if count == rows.len() as u64 => Ok(all()),
-        _ => {
-            let first = i64::try_from(done.last_insert_id()).unwrap_or(i64::MAX);
-            let last = first.saturating_add(rows.len() as i64);
-            let mut select = Query::select();
-            select
-                .column("event_id")
-                .from(TABLE)
-                .and_where(Expr::col("id").between(first, last))
-                .and_where(Expr::col("event_id").is_in(rows.iter().map(|event| event.event_id.as_str())));
-            ids(&tx.query_all(&select).await?)
+/// MySQL returns no rows, and counts a row that is there already as affected. A plain insert stores all of its rows or, if one of them
+/// is known, none: then it is repeated without the known ones.
+async fn insert_mysql(tx: &Tx, rows: &[&ActivityEvent]) -> Result<Vec<String>> {
+    let mut rows = rows.to_vec();
+    for _ in 0..RERUNS {
+        if rows.is_empty() {
+            return Ok(Vec::new());
         }
+        let inserted = tx.execute(&insert(&rows, DbBackend::MySql)).await;
+        match inserted.map_err(failed) {
+            Ok(_) => return Ok(rows.iter().map(|event| event.event_id.clone()).collect()),
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            Err(error) => return Err(error),
+        }
+        let known: HashSet<String> = known_ids(tx, &rows).await.map_err(failed)?.into_iter().collect();
+        rows.retain(|event| !known.contains(&event.event_id));
     }
+    let says = "others store the same activity events all the while; try again";
+    Err(Error::new(ErrorKind::Unavailable, says))
+}
+
+async fn known_ids(tx: &Tx, rows: &[&ActivityEvent]) -> Result<Vec<String>, sea_orm::DbErr> {
+    let mut select = Query::select();
+    select
+        .column("event_id")
+        .from(TABLE)
+        .and_where(Expr::col("event_id").is_in(rows.iter().map(|event| event.event_id.as_str())));
+    ids(&tx.query_all(&select).await?)
+}
+
+fn failed(source: sea_orm::DbErr) -> Error {
+    Error::db("store activity events", source)
 }
 
 fn ids(rows: &[QueryResult]) -> Result<Vec<String>, sea_orm::DbErr> {
