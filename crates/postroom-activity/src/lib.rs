@@ -5,10 +5,14 @@
 //! Retries, dead letters, outages and replay are the relay's.
 
 mod admin;
+mod catalogue;
 mod event;
 pub mod forget;
+mod http;
+mod ingest;
 mod mapper;
 mod orchestrator;
+mod policy;
 pub mod query;
 mod recorder;
 pub mod redispatch;
@@ -22,14 +26,18 @@ use std::time::Duration;
 use postroom::DomainEvent as _;
 use postroom::{Delays, Filter, Idempotency, Ordering, Probe, Retry, Route, Subscriber, To};
 use postroom_host::Module;
+use postroom_shared::RateLimiter;
 
+pub use catalogue::Catalogue;
 pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityStored, Source};
+pub use ingest::IngestSettings;
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
 pub use recorder::Recorder;
 pub use settings::{KeywordMode, Mode, PiiSettings, Secret, Settings};
 pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAnswer, WebhookSink};
 
+use ingest::Ingest;
 use orchestrator::{Map, Store};
 use sink::SinkDestination;
 
@@ -48,6 +56,8 @@ pub struct Activity {
     sinks: Vec<Arc<dyn ActivitySink>>,
     recorders: Vec<Recorder>,
     mistakes: Vec<String>,
+    catalogue: Catalogue,
+    rate_limiter: Option<Arc<dyn RateLimiter>>,
 }
 
 impl Activity {
@@ -64,6 +74,20 @@ impl Activity {
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn ActivitySink>) -> Self {
         self.sinks.push(sink);
+        self
+    }
+
+    /// Sets the events that clients may send.
+    #[must_use]
+    pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
+        self.catalogue = catalogue;
+        self
+    }
+
+    /// Counts the requests of clients over all instances that share this. Without it, each instance counts alone.
+    #[must_use]
+    pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
+        self.rate_limiter = Some(shared);
         self
     }
 
@@ -109,9 +133,16 @@ impl Activity {
             let orchestrator = orchestrator.clone();
             module.part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
         });
+        let ingest = Ingest::new(settings.ingest(), self.catalogue, orchestrator, self.rate_limiter);
+        let module = ingest.register(module).http(http::routes(Arc::new(ingest)));
         sinks.into_iter().fold(module, Module::route)
     }
 }
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/activity-ingest.md")]
+struct IngestGuide;
 
 /// Records the activity that domain events report.
 fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
@@ -181,3 +212,8 @@ fn route(sink: Arc<dyn ActivitySink>) -> Route {
         ..Route::new(name, To::Destination(Arc::new(SinkDestination::new(sink))))
     }
 }
+
+/// Compiles the example in the guide as a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/new-sink.md")]
+struct NewSinkGuide;

@@ -1,5 +1,6 @@
 //! From domain events and client events to stored rows, and on to the sinks. Every way in comes through here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append, emit};
@@ -7,6 +8,7 @@ use time::UtcOffset;
 
 use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored};
 use crate::mapper::MapperRegistry;
+use crate::policy::is_same_event;
 use crate::tables;
 
 /// Handles events of the domain and of clients.
@@ -42,18 +44,33 @@ impl Orchestrator {
     /// answer to each event, in their order. An event that breaks a limit fails all of them: check them before.
     pub async fn handle_client_events(&self, tx: &Tx, events: Vec<ActivityEvent>) -> Result<Vec<Stored>> {
         let events: Vec<ActivityEvent> = events.into_iter().map(admit).collect::<Result<_>>()?;
-        let mut new = tables::insert_new(tx, &events).await?;
-        let answers = events.iter().map(|event| match new.remove(&event.event_id) {
-            true => Stored::New,
-            false => Stored::Known,
-        });
-        let answers: Vec<Stored> = answers.collect();
-        if self.has_sinks {
-            let is_new = |(_, answer): &(ActivityEvent, &Stored)| **answer == Stored::New;
-            let new = events.into_iter().zip(&answers).filter(is_new);
-            let new = new.map(|(event, _)| Event::of(&ActivityStored(event)));
-            append(tx, &new.collect::<Result<Vec<Event>>>()?).await?;
+        let mut answers = self.store(tx, &events).await?;
+        let is_known = |(_, answer): &(_, &Stored)| **answer == Stored::Known;
+        let known = events.iter().zip(&answers).filter(is_known);
+        let ids: Vec<&str> = known.map(|(event, _)| event.event_id.as_str()).collect();
+        let rows = tables::by_ids(tx, &ids).await?;
+        let rows: HashMap<&str, &ActivityEvent> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
+        for (event, answer) in events.iter().zip(&mut answers) {
+            let stored = rows.get(event.event_id.as_str());
+            if *answer == Stored::Known && stored.is_some_and(|stored| !is_same_event(stored, event)) {
+                *answer = Stored::Conflicting;
+            }
         }
+        Ok(answers)
+    }
+
+    async fn store(&self, tx: &Tx, events: &[ActivityEvent]) -> Result<Vec<Stored>> {
+        let mut new = tables::insert_new(tx, events).await?;
+        let mut answers = Vec::with_capacity(events.len());
+        let mut stored = Vec::new();
+        for event in events {
+            let is_new = new.remove(&event.event_id);
+            answers.push(if is_new { Stored::New } else { Stored::Known });
+            if is_new && self.has_sinks {
+                stored.push(Event::of(&ActivityStored(event.clone()))?);
+            }
+        }
+        append(tx, &stored).await?;
         Ok(answers)
     }
 }
@@ -74,6 +91,8 @@ pub enum Stored {
     New,
     /// An event with this id had a row before, or is earlier in the same batch.
     Known,
+    /// An event with this id and other content had a row before, or is earlier in the same batch.
+    Conflicting,
 }
 
 /// Maps domain events; the subscriber `activity-map`.
@@ -96,7 +115,8 @@ impl BatchHandler for Store {
             .iter()
             .map(|event| event.decode().map(|ActivityRecorded(activity)| activity))
             .collect::<Result<_>>()?;
-        self.0.handle_client_events(tx, recorded).await?;
+        let recorded: Vec<ActivityEvent> = recorded.into_iter().map(admit).collect::<Result<_>>()?;
+        self.0.store(tx, &recorded).await?;
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! The settings of the module: the section `[modules.activity]`, by the names and with the defaults of the specification.
 
 use std::fmt;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use serde::Deserialize;
 
+use crate::ingest::IngestSettings;
 use crate::sink::PosthogSettings;
 
 /// The environment variables of the specification, each with its key.
@@ -36,9 +38,9 @@ pub struct Settings {
     /// Whether clients may send events.
     pub client_ingest_enabled: bool,
     /// Events in one request of a client.
-    pub ingest_max_batch_size: u32,
+    pub ingest_max_batch_size: NonZeroUsize,
     /// Requests of one client in a minute.
-    pub ingest_rate_limit_per_minute: u32,
+    pub ingest_rate_limit_per_minute: NonZeroU32,
     /// Whether facts of the server are mapped however long that takes. If not, the mapping of an event is given up after an hour.
     pub strict_server_event_lossless: bool,
     /// Personal data.
@@ -87,11 +89,12 @@ pub struct PiiSettings {
 
 impl Default for Settings {
     fn default() -> Self {
+        let ingest = IngestSettings::default();
         Self {
             mode: Mode::default(),
-            client_ingest_enabled: false,
-            ingest_max_batch_size: 100,
-            ingest_rate_limit_per_minute: 120,
+            client_ingest_enabled: ingest.client_ingest_enabled,
+            ingest_max_batch_size: ingest.ingest_max_batch_size,
+            ingest_rate_limit_per_minute: ingest.ingest_rate_limit_per_minute,
             strict_server_event_lossless: true,
             pii: PiiSettings::default(),
             posthog: PosthogSettings::default(),
@@ -105,6 +108,14 @@ impl Settings {
         self.mode == Mode::InternalPlusPosthog && self.posthog.enabled
     }
 
+    pub(crate) fn ingest(&self) -> IngestSettings {
+        IngestSettings {
+            client_ingest_enabled: self.client_ingest_enabled,
+            ingest_max_batch_size: self.ingest_max_batch_size,
+            ingest_rate_limit_per_minute: self.ingest_rate_limit_per_minute,
+        }
+    }
+
     /// Everything that is wrong with them.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
@@ -114,12 +125,8 @@ impl Settings {
             }
         };
         must(
-            (1..=1_000).contains(&self.ingest_max_batch_size),
+            self.ingest_max_batch_size.get() <= 1_000,
             "ingest_max_batch_size must be 1 to 1000",
-        );
-        must(
-            self.ingest_rate_limit_per_minute > 0,
-            "ingest_rate_limit_per_minute must be at least 1",
         );
         must(
             !(self.pii.store_ip || self.pii.store_user_agent) || !self.pii.hash_secret.is_empty(),
@@ -171,7 +178,10 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(settings.mode, Mode::InternalOnly);
         assert_eq!(
-            (settings.ingest_max_batch_size, settings.ingest_rate_limit_per_minute),
+            (
+                settings.ingest_max_batch_size.get(),
+                settings.ingest_rate_limit_per_minute.get()
+            ),
             (100, 120)
         );
         assert!(!settings.client_ingest_enabled && settings.strict_server_event_lossless);

@@ -1,13 +1,15 @@
 //! The table of activity events, on three databases.
 
 mod insert;
+mod limit;
 mod read;
 
 use postroom::Migration;
 use sea_orm::DbBackend;
 
 pub(crate) use insert::insert_new;
-pub(crate) use read::{row_to_event, select_events};
+pub(crate) use limit::limit_waits;
+pub(crate) use read::{by_ids, row_to_event, select_events};
 
 /// The table with one row per event.
 pub(crate) const TABLE: &str = "user_activity_event";

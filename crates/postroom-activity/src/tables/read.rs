@@ -3,7 +3,7 @@
 use postroom::db_clock::read_stamp;
 use postroom::{Error, ErrorKind, Result};
 use sea_orm::sea_query::{Expr, ExprTrait as _, Query, SelectStatement};
-use sea_orm::{DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, QueryResult};
 
 use super::{COLUMNS, TABLE};
 use crate::event::{ActivityEvent, Source};
@@ -26,6 +26,19 @@ pub(crate) fn select_events(backend: DbBackend) -> SelectStatement {
         }
     }
     select
+}
+
+/// The stored events with these ids.
+pub(crate) async fn by_ids(db: &impl ConnectionTrait, ids: &[&str]) -> Result<Vec<ActivityEvent>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let backend = db.get_database_backend();
+    let mut select = select_events(backend);
+    select.and_where(Expr::col("event_id").is_in(ids.iter().copied()));
+    let rows = db.query_all(&select).await;
+    let rows = rows.map_err(|source| Error::db("read activity events", source))?;
+    rows.iter().map(|row| row_to_event(row, backend)).collect()
 }
 
 /// The event of a row that [`select_events`] has read.

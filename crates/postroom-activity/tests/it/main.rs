@@ -1,6 +1,10 @@
-//! Tests of activity collection on each database.
+//! Tests of activity collection on real databases, over HTTP and in a browser.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests and their harness: a panic fails the test"
+)]
 
 /// A test on each database.
 macro_rules! on_each_database {
@@ -24,6 +28,12 @@ macro_rules! on_each_database {
     };
 }
 
+mod ingest_site;
+
+mod browser;
+mod ingest;
+mod ingest_limit;
+mod ingest_request;
 mod posthog;
 mod posthog_relay;
 mod sink;

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::name::Origin;
 
 /// How long a browser may remember the answer to a preflight request.
 const PREFLIGHT_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How much a client may still ask, and the rule behind it: a page can slow down before it is refused.
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// The routes, for pages of these origins too. Cookies and passwords of the browser are never sent along: clients show who they
 /// are in `Authorization`, which a page must have itself. A listed origin may send any header: CloudEvents have headers with names
@@ -34,7 +38,7 @@ pub(super) fn allow(origins: &[Origin], routes: Router) -> Router {
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods(methods)
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([header::LOCATION, header::RETRY_AFTER])
+        .expose_headers([header::LOCATION, header::RETRY_AFTER, RATE_LIMIT, RATE_LIMIT_POLICY])
         .max_age(PREFLIGHT_AGE_MAX);
     routes.layer(layer)
 }
