@@ -116,7 +116,7 @@ async fn repeated_in_one_request(fresh: Fresh) {
 async fn unusual_values(fresh: Fresh) {
     let site = Site::open(&fresh).await;
     let nested = (0..7).fold(json!("deep"), |value, _| json!([value]));
-    let detail = json!([1.5, 1e2, 1e300, -0.0, 0.1, i64::MAX, u64::MAX, 1e-7, null, true, "한글 \u{1F600} \"q\" \\", {"": ""}, nested]);
+    let detail = json!([1.5, 1e2, 1e17, 1e300, -0.0, 0.1, i64::MAX, u64::MAX, 1e-7, null, true, "한글 \u{1F600} \"q\" \\", {"": ""}, nested]);
     let change = json!({
         "properties": { "path": "x".repeat(30_000), "detail": detail },
         "occurredAt": changed(&event(), json!({}))["occurredAt"].as_str().unwrap().replace('Z', "+00:00"),
