@@ -462,3 +462,16 @@ async fn an_event_that_is_twice_in_a_batch_is_sent_once() {
     assert_eq!(sink(&fake).sink_batch(&events).await, vec![Taken; 3]);
     assert_eq!((fake.asked(), fake.stored().len()), (1, 2));
 }
+
+/// A batch of one event has no others to compare with: the batch before it shows whether our requests are understood.
+#[tokio::test]
+async fn a_single_bad_event_is_kept_until_another_event_was_taken() {
+    let fake = FakePosthog::open().await;
+    let (sink, mut bad) = (sink(&fake), events(1));
+    bad[0].event_name = "bad".to_owned();
+    fake.rule(|rules| _ = rules.unreadable.insert("bad".to_owned()));
+    assert_eq!(sink.sink_batch(&bad).await, [unavailable("400: request_parsing_error")]);
+    assert_eq!(sink.sink_batch(&events(1)).await, [Taken]);
+    let rejected = SinkAnswer::Rejected("400: request_parsing_error".to_owned());
+    assert_eq!(sink.sink_batch(&bad).await, [rejected]);
+}
