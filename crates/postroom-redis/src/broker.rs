@@ -55,7 +55,7 @@ impl Redis {
     pub fn open(url: &str, options: Options) -> Result<Self> {
         let client = tls::client(url, &options.tls)?;
         Ok(Self(Arc::new(Shared {
-            names: Names::new(&options.prefix)?,
+            names: Names::new(&options.stream, options.partitions)?,
             connection: Connection::new(&client, options.timeout),
             client,
             options,
@@ -63,7 +63,7 @@ impl Redis {
         })))
     }
 
-    /// A rate limit that all instances with this server and prefix share. It has a connection of its own.
+    /// A rate limit that all instances with this server share. It has a connection of its own.
     pub fn rate_limiter(&self) -> RedisRateLimiter {
         RedisRateLimiter::new(Arc::clone(&self.0))
     }
@@ -115,7 +115,7 @@ impl Broker for Redis {
             "redis {}/{} {}",
             at.addr(),
             at.redis_settings().db(),
-            self.0.options.prefix
+            self.0.names.label()
         )
     }
 
@@ -184,6 +184,7 @@ impl Shared {
     /// Number of partitions of a topic; a new topic gets `wanted`.
     pub(crate) async fn partitions(&self, topic: &str, wanted: u16) -> Result<u16> {
         const DOING: &str = "read the number of partitions of a topic";
+        self.names.check_partitions(topic, wanted)?;
         let key = self.names.partitions(topic);
         let mut get = redis::cmd("GET");
         get.arg(&key);
@@ -195,7 +196,9 @@ impl Shared {
             self.connection.command::<redis::Value>(DOING, set).await?;
             known = self.connection.command(DOING, get).await?;
         }
-        Ok(known.unwrap_or(wanted).max(1))
+        let partitions = known.unwrap_or(wanted).max(1);
+        self.names.check_partitions(topic, partitions)?;
+        Ok(partitions)
     }
 
     /// Creates the group on every stream that does not have it.

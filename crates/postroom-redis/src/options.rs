@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use postroom::Tls;
+use postroom::{Result, Tls};
+
+use crate::names::{Names, STREAM};
 
 /// Options of the broker, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Prefix of every key, so that programs can share a server: `postroom:`. It must not contain braces.
-    pub prefix: String,
+    /// Template of stream names, with the placeholders `{topic}` and `{number}`: `postroom:{{topic}}:{number}`. All other text stays
+    /// as it is, also the outer braces: they are the hash tag, which keeps the streams of a topic on one node of a cluster. A
+    /// template without `{number}` needs `partitions: 1`, and its stream has exactly this name: `{topic}` or `shop:{topic}`, so that
+    /// other programs can `XADD` to it. Another template is another topic: the entries of the former streams stay there.
+    pub stream: String,
     /// Number of partitions of a new topic: 4. It limits how many members of a group process the topic in parallel. A topic keeps
     /// its number, because another number would map keys to other partitions.
     pub partitions: u16,
@@ -32,7 +37,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            prefix: "postroom:".to_owned(),
+            stream: STREAM.to_owned(),
             partitions: 4,
             lease: Duration::from_secs(15),
             timeout: Duration::from_secs(5),
@@ -42,5 +47,12 @@ impl Default for Options {
             replicas: 0,
             tls: Tls::default(),
         }
+    }
+}
+
+impl Options {
+    /// Checks the template of stream names. [`crate::Redis::open`] does this too.
+    pub fn check_stream(&self) -> Result<()> {
+        Names::new(&self.stream, self.partitions).map(drop)
     }
 }

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::events::{PATIENCE, assert_whole, entries, join, marks, name, next, number, publish, receive};
 use crate::site::{options, shared};
 
-const LEASE: Duration = Duration::from_millis(1500);
+pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 
-fn short_lease() -> Options {
+pub(crate) fn short_lease() -> Options {
     Options {
         lease: LEASE,
         partitions: 2,
@@ -46,9 +46,14 @@ where
 }
 
 /// Joins a group with its own broker, receives messages, and crashes.
-async fn receive_and_crash(url: String, group: String, topic: String, count: usize) -> Vec<i64> {
+pub(crate) async fn receive_and_crash(
+    (url, options): (String, Options),
+    group: String,
+    topic: String,
+    count: usize,
+) -> Vec<i64> {
     let live = async move || {
-        let broker = Redis::open(&url, short_lease()).unwrap();
+        let broker = Redis::open(&url, options).unwrap();
         let mut member = join(&broker, &group, &topic).await;
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -66,7 +71,7 @@ async fn a_member_that_dies_is_replaced_within_the_lease() {
     let broker = Redis::open(&site.url, short_lease()).unwrap();
     let (topic, group) = (name("orders"), name("group"));
     publish(&broker, &topic, &entries(0, 60, 5, 10)).await;
-    let taken = receive_and_crash(site.url.clone(), group.clone(), topic.clone(), 60).await;
+    let taken = receive_and_crash((site.url.clone(), short_lease()), group.clone(), topic.clone(), 60).await;
     assert_eq!(taken.len(), 60);
     let begin = Instant::now();
     publish(&broker, &topic, &entries(60, 90, 5, 10)).await;
@@ -291,7 +296,7 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
     let (topic, group) = (name("orders"), name("group"));
     let sent = entries(0, 1, 1, 10);
     publish(&broker, &topic, &sent).await;
-    receive_and_crash(site.url.clone(), group.clone(), topic.clone(), 1).await;
+    receive_and_crash((site.url.clone(), short_lease()), group.clone(), topic.clone(), 1).await;
     let subscriber = Subscriber::matching(group, ["shop.**"], count);
     let route = subscriber.fed_by(Arc::new(broker), vec![topic.clone()], Filter::all());
     let stop = CancellationToken::new();

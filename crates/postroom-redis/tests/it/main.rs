@@ -12,6 +12,7 @@ mod events;
 mod foreign;
 mod lease;
 mod memory;
+mod names;
 mod rate_limit;
 mod server;
 mod site;

@@ -234,13 +234,23 @@ async fn a_plain_client_reads_cloud_events() {
     assert_eq!(document["type"], "shop.order.paid.v1");
 }
 
-/// A server in cluster mode refuses a request whose keys are in different slots. This test runs every operation on such a server.
 #[tokio::test]
 async fn every_step_stays_within_a_slot_of_a_cluster() {
+    every_step_stays_within_a_slot(3, &options().stream).await;
+}
+
+#[tokio::test]
+async fn every_step_of_a_topic_whose_stream_has_its_name_stays_within_a_slot_of_a_cluster() {
+    every_step_stays_within_a_slot(1, "{topic}").await;
+}
+
+/// A server in cluster mode refuses a request whose keys are in different slots. Runs every operation on such a server.
+async fn every_step_stays_within_a_slot(partitions: u16, stream: &str) {
     let options = Options {
         keep: Duration::ZERO,
         deliveries_max: Some(1),
-        partitions: 3,
+        partitions,
+        stream: stream.to_owned(),
         ..options()
     };
     let site = own(&["--cluster-enabled", "yes"], options).await;
@@ -288,10 +298,10 @@ async fn every_step_stays_within_a_slot_of_a_cluster() {
             .await
             .unwrap()
             .len(),
-        3
+        usize::from(partitions)
     );
-    let keys: Vec<String> = client.keys("*{order-events}*").await.unwrap();
-    assert!(keys.len() >= 6, "{keys:?}");
+    let keys: Vec<String> = client.keys("*order-events*").await.unwrap();
+    assert!(keys.len() >= usize::from(partitions) + 3, "{keys:?}");
     let mut slots = HashSet::new();
     for key in &keys {
         let slot = redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).clone();

@@ -256,15 +256,23 @@ fn read_rabbitmq(section: &mut Section<'_>) -> RabbitMqOptions {
 
 fn read_redis(section: &mut Section<'_>) -> postroom_redis::Options {
     let default = postroom_redis::Options::default();
-    postroom_redis::Options {
+    let options = postroom_redis::Options {
+        stream: section.take_or("stream", value::text, default.stream),
         partitions: section.take_or("partitions", value::number(1..=1024), default.partitions),
         lease: section.take_or("lease", value::duration_from(super::LEASE_MIN), default.lease),
         deliveries_max: section.take_or("deliveries_max", value::limit, default.deliveries_max),
         keep: section.take_or("keep", value::duration, default.keep),
         length_max: section.take("length_max", value::number(1..=1_000_000_000_000)),
         replicas: section.take_or("replicas", value::number(0..=100), default.replicas),
-        ..default
+        timeout: default.timeout,
+        tls: default.tls,
+    };
+    if section.is_clean()
+        && let Err(error) = options.check_stream()
+    {
+        section.wrong("stream", &error.report());
     }
+    options
 }
 
 #[cfg(test)]
@@ -296,6 +304,7 @@ mod tests {
             partitions = 8
             [brokers.redis]
             url = "redis://a"
+            stream = "shop:{{topic}}:{number}"
             partitions = 2
             lease = "30s"
             deliveries_max = "unlimited"
@@ -314,6 +323,7 @@ mod tests {
         assert_eq!((sasl.user.as_str(), sasl.password.as_str()), ("me", "hush"));
         assert_eq!(brokers.rabbitmq.options.partitions, 8);
         let wanted = postroom_redis::Options {
+            stream: "shop:{{topic}}:{number}".to_owned(),
             partitions: 2,
             lease: Duration::from_secs(30),
             deliveries_max: None,
@@ -352,6 +362,22 @@ mod tests {
         let said = read(toml).unwrap_err().to_string();
         assert!(!said.contains("hush") && !said.contains("1234567"), "{said}");
         insta::assert_snapshot!(said);
+    }
+
+    #[test]
+    fn a_stream_without_a_number_needs_one_partition() {
+        let redis = |keys: &str| {
+            read(&format!(
+                "[brokers.redis]\nurl = \"redis://a\"\nstream = \"{{topic}}\"\n{keys}"
+            ))
+        };
+        assert_eq!(
+            redis("").unwrap_err().to_string(),
+            "brokers.redis.stream: the stream name \"{topic}\" has no {number}, and partitions is 4; set partitions to 1, or name the \
+             streams \"{{topic}}:{number}\""
+        );
+        let one = redis("partitions = 1").unwrap();
+        assert_eq!(one.brokers.redis.options.stream, "{topic}");
     }
 
     #[test]
