@@ -1,8 +1,10 @@
-//! Event types that only a module of this process records: what is posted from outside must not pass for one of them.
+//! Event types that only a module of this process records: what is posted from outside must not pass for one of them, and the
+//! module's screen cleans what may be posted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use postroom::Event;
+use postroom::{Event, Screen};
 
 use crate::access::Caller;
 use crate::front::Mounted;
@@ -13,10 +15,11 @@ use crate::problem::Problem;
 #[derive(Debug, Default)]
 pub(crate) struct Declared(BTreeMap<String, Vec<Owner>>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Owner {
     module: &'static str,
     declares: &'static str,
+    screen: Option<Arc<dyn Screen>>,
 }
 
 impl Declared {
@@ -26,6 +29,7 @@ impl Declared {
             let owner = |declares| Owner {
                 module: module.name,
                 declares,
+                screen: module.screen.clone(),
             };
             let events = module.events.iter();
             events.map(move |event| (without_version(event.name), owner(event.name)))
@@ -52,14 +56,31 @@ impl Declared {
         for (index, event) in events.iter().enumerate() {
             let owners = self.0.get(&without_version(&event.event_type));
             if let Some(owner) = owners.into_iter().flatten().find(|owner| !may_post(owner)) {
-                return Err(refusal(index, event, *owner));
+                return Err(refusal(index, event, owner));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleans events of types that a module with a screen declares. Refuses all events if a screen refuses one.
+    pub(crate) fn screen(&self, events: &mut [Event]) -> Result<(), Problem> {
+        for (index, event) in events.iter_mut().enumerate() {
+            let owners = self.0.get(&without_version(&event.event_type));
+            for screen in owners.into_iter().flatten().filter_map(|owner| owner.screen.as_ref()) {
+                screen.clean(event).map_err(|error| {
+                    let (event_type, says) = (&event.event_type, error.report());
+                    Problem::invalid(format!(
+                        "event {index} of type {event_type} is refused: {says}. Nothing of this request was recorded"
+                    ))
+                })?;
             }
         }
         Ok(())
     }
 }
 
-fn refusal(index: usize, event: &Event, Owner { module, declares }: Owner) -> Problem {
+fn refusal(index: usize, event: &Event, owner: &Owner) -> Problem {
+    let Owner { module, declares, .. } = owner;
     let event_type = &event.event_type;
     let why = match event_type == declares {
         true => format!("the module {module} declares this type"),
@@ -111,6 +132,7 @@ mod tests {
         let shop = Mounted {
             name: "shop",
             events: vec![EventType::of::<OrderPaid>()],
+            screen: None,
         };
         let upcast = |from: &str, to: &str| (from.to_owned(), to.to_owned());
         let upcasts = [

@@ -34,7 +34,7 @@ pub(crate) async fn post(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Response, Problem> {
-    let events = read(headers, body).map_err(explain)?;
+    let mut events = read(headers, body).map_err(explain)?;
     if events.len() > BATCH_MAX {
         return Err(Problem::invalid(format!(
             "the batch has {} events, the limit is {BATCH_MAX}; send several requests",
@@ -43,6 +43,7 @@ pub(crate) async fn post(
     }
     check_scope(&events, caller)?;
     declared.check(&events, caller)?;
+    declared.screen(&mut events)?;
     let accepted = postroom::ingest(host.store.db(), &events)
         .await
         .map_err(|error| match error.kind() {

@@ -1,11 +1,12 @@
 //! The front page: what runs here, until there is a console.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
-use postroom::{EventType, WorkerHealth};
+use postroom::{EventType, Screen, WorkerHealth};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -19,6 +20,8 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:3rem auto;ma
 pub(crate) struct Mounted {
     pub(crate) name: &'static str,
     pub(crate) events: Vec<EventType>,
+    #[serde(skip)]
+    pub(crate) screen: Option<Arc<dyn Screen>>,
 }
 
 #[derive(Serialize)]

@@ -4,9 +4,10 @@ mod part;
 mod settings;
 
 use std::fmt;
+use std::sync::Arc;
 
 use postroom::{
-    BoxError, CancellationToken, DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Route,
+    BoxError, CancellationToken, DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Route, Screen,
     Subscriber, Topic, migration,
 };
 use postroom_monitor::Metrics;
@@ -68,6 +69,8 @@ pub struct Module {
     pub jobs: Vec<Job>,
     /// Its alert rules.
     pub alerts: Vec<Watch>,
+    /// Cleans what comes from outside.
+    pub screen: Option<Arc<dyn Screen>>,
     parts: Vec<Part>,
     metrics: Vec<Register>,
     /// Environment variables by which its settings are known elsewhere, each with its key.
@@ -108,6 +111,7 @@ impl Module {
             http: Vec::new(),
             jobs: Vec::new(),
             alerts: Vec::new(),
+            screen: None,
             parts: Vec::new(),
             metrics: Vec::new(),
             variables: Vec::new(),
@@ -349,6 +353,16 @@ impl Module {
         self
     }
 
+    /// Cleans what comes from outside, before anything is stored. Events of the module's types that come by `POST /api/v1/events` are
+    /// cleaned before they are recorded; if the screen refuses one, nothing of the request is recorded. The module's subscribers use
+    /// it for what comes from a broker, unless they have a screen of their own ([`Subscriber::screen`]). Events that the module
+    /// emits are not cleaned.
+    #[must_use]
+    pub fn screen(mut self, screen: Arc<dyn Screen>) -> Self {
+        self.screen = Some(screen);
+        self
+    }
+
     /// Brings its tables up to date; answers what was applied. [`crate::Process::migrate`] does this for all modules.
     pub async fn migrate(&self, store: &dyn Inspect) -> Result<Vec<Migration>> {
         let migrations = self.migrations(store.db().get_database_backend());
@@ -368,6 +382,14 @@ impl Module {
         let relay = self.subscribers.drain(..).fold(relay, Relay::subscriber);
         let relay = self.routes.drain(..).fold(relay, Relay::route);
         self.jobs.drain(..).fold(relay, Relay::job)
+    }
+
+    /// Gives its screen to the subscribers without one.
+    pub(crate) fn share_screen(&mut self) {
+        for subscriber in &mut self.subscribers {
+            let screen = subscriber.screen.take();
+            subscriber.screen = screen.or_else(|| self.screen.clone());
+        }
     }
 
     /// Adds its metrics to the page, under its name.

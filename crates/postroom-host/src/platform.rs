@@ -214,6 +214,7 @@ impl Platform {
         check::modules(&modules, &self.feeds)?;
         check::route_names(&self.routes, &modules)?;
         check::published(&self.routes, &self.feeds)?;
+        modules.iter_mut().for_each(Module::share_screen);
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
         let relay = self.join(self.relay(), &mut modules)?;
         let host = Host::new(Arc::clone(&self.store), &relay);

@@ -95,6 +95,7 @@ impl Server {
         self.mounted.push(Mounted {
             name: module.name,
             events: module.events,
+            screen: module.screen,
         });
         self
     }

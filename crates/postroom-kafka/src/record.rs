@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
-use postroom::{Batch, Entry, Envelope, Letter, Mark, Message, Mode, Origin, Topic};
+use postroom::{Batch, Entry, Envelope, Fields, Letter, Mark, Message, Mode, Origin, Topic};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
@@ -123,18 +123,21 @@ fn key_of(letter: &Letter) -> Option<String> {
     names.iter().find_map(|name| attributes.get(*name)).cloned()
 }
 
-/// Converts a received message. Replaces invalid UTF-8 in headers.
+/// Converts a received message. Replaces invalid UTF-8 in attributes.
 pub(crate) fn to_message(message: &BorrowedMessage<'_>) -> Message {
     let mut attributes = BTreeMap::new();
-    let mut content_type = None;
+    let (mut content_type, mut fields) = (None, Fields::default());
     for header in message.headers().into_iter().flat_map(|headers| headers.iter()) {
-        let Some(value) = header.value.map(|value| String::from_utf8_lossy(value).into_owned()) else {
+        let Some(value) = header.value else {
             continue;
         };
+        let text = || String::from_utf8_lossy(value).into_owned();
         if let Some(name) = header.key.strip_prefix(ATTRIBUTE_PREFIX) {
-            attributes.insert(name.to_owned(), value);
+            attributes.insert(name.to_owned(), text());
         } else if header.key.eq_ignore_ascii_case(CONTENT_TYPE) {
-            content_type = Some(value);
+            content_type = Some(text());
+        } else {
+            fields.insert(header.key, value);
         }
     }
     if let Some(kind) = &content_type
@@ -155,6 +158,7 @@ pub(crate) fn to_message(message: &BorrowedMessage<'_>) -> Message {
         },
         content_type,
         attributes,
+        fields,
         body: message.payload().unwrap_or_default().to_vec(),
         given_up: None,
     }

@@ -6,7 +6,7 @@ use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
-use postroom::{Entry, Envelope, Error, ErrorKind, Mark, Message, Mode, Origin, Result};
+use postroom::{Entry, Envelope, Error, ErrorKind, Fields, Mark, Message, Mode, Origin, Result};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -117,6 +117,7 @@ pub(crate) fn to_message(delivery: Delivery, tag: u64, source: &Source) -> Messa
         },
         content_type,
         attributes,
+        fields: fields(properties.headers().as_ref()),
         body: delivery.data,
         given_up: None,
     }
@@ -149,14 +150,24 @@ fn text(value: impl Into<LongString>) -> AMQPValue {
 
 fn attributes(headers: Option<&FieldTable>) -> BTreeMap<String, String> {
     let pairs = headers.into_iter().flat_map(|table| table.inner());
-    let read = |(name, value): (&ShortString, &AMQPValue)| {
-        let name = name.as_str();
-        let name = name
-            .strip_prefix(ATTRIBUTE_PREFIX)
-            .or_else(|| name.strip_prefix(ALTERNATIVE_ATTRIBUTE_PREFIX))?;
-        Some((name.to_owned(), plain(value)?))
-    };
+    let read = |(name, value): (&ShortString, &AMQPValue)| Some((attribute(name)?.to_owned(), plain(value)?));
     pairs.filter_map(read).collect()
+}
+
+/// Headers that are no attributes. Lists and tables are left out.
+fn fields(headers: Option<&FieldTable>) -> Fields {
+    let pairs = headers.into_iter().flat_map(|table| table.inner());
+    let others = pairs.filter(|(name, _)| attribute(name).is_none());
+    others
+        .filter_map(|(name, value)| Some((name.as_str(), plain(value)?)))
+        .collect()
+}
+
+/// The attribute whose header has this name.
+fn attribute(name: &ShortString) -> Option<&str> {
+    let name = name.as_str();
+    name.strip_prefix(ATTRIBUTE_PREFIX)
+        .or_else(|| name.strip_prefix(ALTERNATIVE_ATTRIBUTE_PREFIX))
 }
 
 /// An attribute as text. CloudEvents attributes are never lists or tables.
@@ -213,6 +224,7 @@ mod tests {
         ];
         let expected: BTreeMap<String, String> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         assert_eq!(read, expected);
+        assert_eq!(fields(Some(&table)), Fields::from_iter([("x-death", "not ours")]));
     }
 
     #[test]

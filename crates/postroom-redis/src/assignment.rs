@@ -215,6 +215,7 @@ fn message(topic: &str, partition: u16, id: Id, fields: Vec<Vec<u8>>) -> Message
         },
         content_type: content.content_type,
         attributes: content.attributes,
+        fields: content.fields,
         body: content.body,
         given_up: None,
     }

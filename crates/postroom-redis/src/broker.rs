@@ -65,7 +65,7 @@ impl Redis {
 
     /// A rate limit that all instances with this server share. It has a connection of its own.
     pub fn rate_limiter(&self) -> RedisRateLimiter {
-        RedisRateLimiter::new(Arc::clone(&self.0))
+        RedisRateLimiter::new(&self.0)
     }
 
     /// Creates a topic with this many partitions, unless it exists. Returns its number of partitions.

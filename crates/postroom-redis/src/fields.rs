@@ -13,6 +13,8 @@ const ATTRIBUTE_PREFIX: &str = "ce_";
 const DATA_CONTENT_TYPE: &str = "datacontenttype";
 const CONTENT_TYPE: &str = "content-type";
 const DATA: &str = "data";
+/// Prefix of the fields that a dead letter has in addition.
+const LETTER_PREFIX: &str = "postroom-";
 /// A script can pass only a limited number of fields. An event with more attributes is written in structured mode.
 const ATTRIBUTES_MAX: usize = 1_000;
 
@@ -24,7 +26,7 @@ pub(crate) struct Fields<'a> {
     content_type: &'a str,
     data: Cow<'a, [u8]>,
     /// Additional fields of a dead letter.
-    extra: Vec<(&'static str, Cow<'a, str>)>,
+    extra: Vec<(&'a str, Cow<'a, [u8]>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -88,24 +90,32 @@ pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
 /// The fields of a dead letter.
 pub(crate) fn of_letter(letter: &Letter) -> Fields<'_> {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
-    let extra = vec![
-        ("postroom-origin-topic", letter.origin.topic.as_str().into()),
-        ("postroom-origin-place", letter.origin.place.as_str().into()),
-        ("postroom-group", letter.group.as_str().into()),
-        ("postroom-error", letter.error.as_str().into()),
-        ("postroom-attempts", letter.attempts.to_string().into()),
-    ];
+    // A letter that was added to the stream again still has the fields of its first copy.
+    let own = letter
+        .fields
+        .iter()
+        .filter(|(name, _)| !name.starts_with(LETTER_PREFIX));
+    let mut extra: Vec<(&str, Cow<'_, [u8]>)> = own.map(|(name, value)| (name, value.into())).collect();
+    extra.extend([
+        ("postroom-origin-topic", letter.origin.topic.as_bytes().into()),
+        ("postroom-origin-place", letter.origin.place.as_bytes().into()),
+        ("postroom-group", letter.group.as_bytes().into()),
+        ("postroom-error", letter.error.as_bytes().into()),
+        ("postroom-attempts", letter.attempts.to_string().into_bytes().into()),
+    ]);
     let attributes = letter.attributes.iter();
     let attributes = attributes.map(|(name, value)| (name.as_str(), value.into()));
     let fields = Fields::new(attributes, content_type, letter.body.as_slice());
     Fields { extra, ..fields }
 }
 
-/// The content of a stream entry. Other fields are ignored.
+/// The content of a stream entry.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) content_type: Option<String>,
     pub(crate) attributes: BTreeMap<String, String>,
+    /// The other fields.
+    pub(crate) fields: postroom::Fields,
     pub(crate) body: Vec<u8>,
 }
 
@@ -119,10 +129,10 @@ impl Content {
             match name.as_slice() {
                 b"data" => content.body = value,
                 b"content-type" => content.content_type = Some(text(&value)),
-                name => {
-                    let attribute = name.strip_prefix(ATTRIBUTE_PREFIX.as_bytes()).map(text);
-                    content.attributes.extend(attribute.map(|name| (name, text(&value))));
-                }
+                name => match name.strip_prefix(ATTRIBUTE_PREFIX.as_bytes()) {
+                    Some(attribute) => drop(content.attributes.insert(text(attribute), text(&value))),
+                    None => content.fields.insert(text(name), value),
+                },
             }
         }
         if let (Some(kind), false) = (&content.content_type, content.attributes.is_empty()) {

@@ -461,6 +461,7 @@ pub async fn a_dead_letter_says_where_from_and_why(mut site: impl Site) {
         },
         content_type: Some("application/json".to_owned()),
         attributes: envelope.attributes,
+        fields: postroom::Fields::default(),
         body: br#"{"n":1}"#.to_vec(),
         error: "no such product\nbecause é".to_owned(),
         attempts: 3,

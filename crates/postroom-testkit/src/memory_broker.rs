@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
 use postroom::{
-    Batch, Broker, Destination, Entry, Envelope, Error, ErrorKind, Letter, Mark, Message, Mode, Origin, Receipt,
-    Result, Start, Subscription, Topic,
+    Batch, Broker, Destination, Entry, Envelope, Error, ErrorKind, Fields, Letter, Mark, Message, Mode, Origin,
+    Receipt, Result, Start, Subscription, Topic,
 };
 use tokio::sync::Notify;
 
@@ -66,6 +66,7 @@ struct State {
 struct Stored {
     content_type: String,
     attributes: BTreeMap<String, String>,
+    fields: Fields,
     body: Vec<u8>,
 }
 
@@ -76,6 +77,18 @@ impl MemoryBroker {
             flaw,
             ..Shared::default()
         }))
+    }
+
+    /// Stores a message of a program that knows no CloudEvents: fields and no body.
+    pub fn put_fields(&self, topic: &str, fields: &[(&str, &str)]) {
+        let stored = Stored {
+            content_type: String::new(),
+            attributes: BTreeMap::new(),
+            fields: fields.iter().copied().collect(),
+            body: Vec::new(),
+        };
+        self.state().topics.entry(topic.to_owned()).or_default().push(stored);
+        self.0.news.notify_waiters();
     }
 
     /// Loses everything it has stored, groups too.
@@ -96,11 +109,13 @@ impl MemoryBroker {
                 content_type: CLOUDEVENTS_JSON.to_owned(),
                 body: envelope.to_structured(),
                 attributes: BTreeMap::new(),
+                fields: Fields::default(),
             },
             Mode::Binary => Stored {
                 content_type: JSON.to_owned(),
                 body: envelope.data.get().as_bytes().to_vec(),
                 attributes: envelope.attributes,
+                fields: Fields::default(),
             },
         };
         if topic.ends_with(REFUSED) {
@@ -289,6 +304,7 @@ impl Stored {
             },
             content_type: Some(self.content_type.clone()),
             attributes: self.attributes.clone(),
+            fields: self.fields.clone(),
             body: self.body.clone(),
             given_up: None,
         }
@@ -366,6 +382,7 @@ impl Site for MemoryBroker {
         let stored = Stored {
             content_type: content_type.to_owned(),
             attributes: BTreeMap::new(),
+            fields: Fields::default(),
             body: body.to_vec(),
         };
         self.state().topics.entry(topic.to_owned()).or_default().push(stored);

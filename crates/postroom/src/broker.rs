@@ -1,5 +1,6 @@
 //! The port to brokers: where routes publish to, and where subscribers are fed from when they are not fed from the outbox.
 
+pub(crate) mod fields;
 pub(crate) mod namespaced;
 pub(crate) mod tls;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::broker::fields::Fields;
 use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -113,7 +115,9 @@ pub struct Message {
     pub content_type: Option<String>,
     /// CloudEvents attributes, without the transport's prefix.
     pub attributes: BTreeMap<String, String>,
-    /// The body.
+    /// The other fields or headers.
+    pub fields: Fields,
+    /// The body: of a Redis entry, the field `data`.
     pub body: Vec<u8>,
     /// Why no handler is to get it: its broker has delivered it several times, and each member that received it crashed. It becomes
     /// a dead letter.
@@ -121,18 +125,24 @@ pub struct Message {
 }
 
 impl Message {
+    /// Whether it says that it is a CloudEvent.
+    pub fn is_cloud_event(&self) -> bool {
+        self.is_structured() || self.attributes.contains_key("specversion")
+    }
+
     /// The event inside.
     pub fn event(&self) -> Result<Event> {
-        let is_structured = self
-            .content_type
-            .as_deref()
-            .is_some_and(|kind| kind.trim_start().starts_with("application/cloudevents"));
-        let envelope = if is_structured {
+        let envelope = if self.is_structured() {
             Envelope::from_structured(&self.body)?
         } else {
             Envelope::from_binary(self.attributes.clone(), &self.body)?
         };
         envelope.into_event()
+    }
+
+    fn is_structured(&self) -> bool {
+        let content_type = self.content_type.as_deref();
+        content_type.is_some_and(|kind| kind.trim_start().starts_with("application/cloudevents"))
     }
 }
 
@@ -176,7 +186,9 @@ pub struct Letter {
     pub content_type: Option<String>,
     /// CloudEvents attributes, without the transport's prefix.
     pub attributes: BTreeMap<String, String>,
-    /// The body, as it came.
+    /// The other fields or headers.
+    pub fields: Fields,
+    /// The body, as it came, or as the subscriber's screen has left it.
     pub body: Vec<u8>,
     /// Why it was given up.
     pub error: String,

@@ -7,6 +7,7 @@ pub(crate) mod cause;
 pub(crate) mod entry;
 pub mod envelope;
 pub mod lenient_json;
+pub(crate) mod screen;
 pub(crate) mod topic;
 pub(crate) mod trace;
 pub(crate) mod upcast;

@@ -16,6 +16,7 @@ mod state;
 mod store;
 mod subscriber;
 
+pub use broker::fields::Fields;
 pub use broker::namespaced::Namespaced;
 pub use broker::tls::{Identity, Tls};
 pub use broker::{Broker, Letter, Mark, Message, Origin, Risk, Subscription};
@@ -30,6 +31,7 @@ pub use event::catalog::{EventType, Naming};
 pub use event::cause::{HOPS_MAX, TRACEPARENT};
 pub use event::entry::{Entry, Position};
 pub use event::envelope::{Envelope, Mode};
+pub use event::screen::Screen;
 pub use event::topic::Topic;
 pub use event::trace::adopt_trace;
 pub use event::upcast::Upcaster;
@@ -62,6 +64,7 @@ pub use store::tx::{Transaction, Tx};
 pub use store::{db_clock, migration, table};
 pub use subscriber::external::{BoxTask, Database, ExternalTask};
 pub use subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler};
+pub use subscriber::reader::Reader;
 pub use subscriber::{Handling, Idempotency, Subscriber};
 /// Ends a relay; re-exported from `tokio-util`.
 pub use tokio_util::sync::CancellationToken;

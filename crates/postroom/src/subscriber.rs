@@ -6,9 +6,11 @@
 pub(crate) mod effects;
 pub(crate) mod external;
 pub(crate) mod handler;
+pub(crate) mod reader;
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -16,10 +18,13 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr};
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
+use crate::broker::Message;
 use crate::destination::Receipt;
 use crate::error::{BoxError, Error, ErrorKind, Result};
 use crate::event::cause::Cause;
 use crate::event::entry::Entry;
+use crate::event::envelope::Envelope;
+use crate::event::screen::Screen;
 use crate::event::trace::{self, Step};
 use crate::event::upcast::{Upcaster, upcast};
 use crate::event::{DomainEvent, Event};
@@ -34,6 +39,7 @@ use crate::store::tx::Tx;
 use crate::subscriber::effects::{Handled, OpenEffects};
 use crate::subscriber::external::{BoxTask, Database, ExternalTask};
 use crate::subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler, Typed};
+use crate::subscriber::reader::Reader;
 
 /// Events taken from a broker at once, unless told.
 const BATCH: usize = 500;
@@ -100,6 +106,10 @@ pub struct Subscriber {
     pub timeout: Duration,
     /// The number of shards, which are processed in parallel.
     pub shards: u32,
+    /// Reads messages of a broker that are no CloudEvents. Without it, such a message is a dead letter.
+    pub reader: Option<Reader>,
+    /// Cleans what comes from a broker, before anything is stored or copied.
+    pub screen: Option<Arc<dyn Screen>>,
     /// The handler of its events.
     pub handling: Handling,
 }
@@ -159,6 +169,8 @@ impl Subscriber {
             batch: BATCH,
             timeout: Duration::from_secs(30),
             shards: 1,
+            reader: None,
+            screen: None,
             handling,
         }
     }
@@ -216,6 +228,60 @@ impl Subscriber {
     #[must_use]
     pub fn upcaster(mut self, upcaster: Upcaster) -> Self {
         self.upcasters.push(upcaster);
+        self
+    }
+
+    /// Reads messages of a broker that are no CloudEvents: those without the attribute `specversion` and without a media type of
+    /// CloudEvents. The reader makes a CloudEvent of a message, or answers `None` for a message to ignore. An error makes the message
+    /// a dead letter with the error's text as the reason, so the text must not repeat what must not be stored.
+    ///
+    /// `source` and `id` together identify the event. A message without a `source` has its topic as source. One without an `id`
+    /// is identified by its place, for example stream and entry id; a message of RabbitMQ has a place of its own only if the
+    /// sender sets `message_id`. The event's type must be one that the subscriber listens to; others are ignored.
+    ///
+    /// A new group begins with the oldest message that the broker has, because no outbox has the messages of other programs; set
+    /// `joins_at` afterwards to change this.
+    ///
+    /// ```
+    /// use postroom::{Envelope, Error, Message, Result, Subscriber, parse_payload};
+    ///
+    /// /// `XADD domain.user.activity * eventId e-1 eventName review.created memberId 42 properties '{"reviewId":1}'`
+    /// fn read_activity(message: &Message) -> Result<Option<Envelope>> {
+    ///     let field = |name: &str| {
+    ///         let missing = || Error::invalid(format!("the field {name} is missing or not UTF-8"));
+    ///         message.fields.text(name).ok_or_else(missing)
+    ///     };
+    ///     let data = parse_payload(field("properties")?)?;
+    ///     let activity = Envelope::new("activity.recorded.v1", data)
+    ///         .attribute("subject", field("memberId")?)
+    ///         .attribute("eventname", field("eventName")?);
+    ///     Ok(Some(match message.fields.text("eventId") {
+    ///         Some(id) => activity.attribute("id", id),
+    ///         None => activity,
+    ///     }))
+    /// }
+    ///
+    /// # async fn store(_: &mut postroom::Tx, _: &postroom::Event) -> Result<()> { Ok(()) }
+    /// let subscriber = Subscriber::matching("activity-store", ["activity.recorded.v1"], store).reads(read_activity);
+    /// ```
+    #[must_use]
+    pub fn reads<F, E>(mut self, read: F) -> Self
+    where
+        F: Fn(&Message) -> Result<Option<Envelope>, E> + Send + Sync + 'static,
+        E: Into<BoxError>,
+    {
+        self.reader = Some(Reader::new(read));
+        self.joins_at = Start::Beginning;
+        self
+    }
+
+    /// Cleans what comes from a broker, before anything is stored or copied. Events that the subscriber listens to are cleaned
+    /// before the handler gets them, also events that this process has published; the raw copy of a message that is no event is
+    /// cleaned before it becomes a dead letter, in the store and on the broker. The reason of a dead letter may
+    /// repeat a CloudEvents attribute that is wrong, and what the reader says. Events from the outbox are not cleaned.
+    #[must_use]
+    pub fn screen(mut self, screen: Arc<dyn Screen>) -> Self {
+        self.screen = Some(screen);
         self
     }
 

@@ -221,3 +221,34 @@ async fn a_mistake_names_the_module_the_route_or_the_setting() {
         "open the publisher of the route \"to-x\": no such cluster",
     );
 }
+
+#[tokio::test]
+async fn subscribers_without_a_screen_have_that_of_their_module() {
+    struct Nothing;
+    impl postroom::Screen for Nothing {
+        fn event(&self, _event: &mut Event) -> Result<()> {
+            Ok(())
+        }
+        fn raw(&self, _name: &str, _value: &[u8]) -> Vec<u8> {
+            Vec::new()
+        }
+    }
+    let (fresh, own) = (fresh::sqlite().await, Arc::new(Nothing) as Arc<dyn postroom::Screen>);
+    let module = Module::new("shop")
+        .subscriber(group("sales", "shop.**"))
+        .subscriber(group("audit", "**").screen(Arc::clone(&own)));
+    let shared = Arc::new(Nothing) as Arc<dyn postroom::Screen>;
+    let platform = Platform::new(fresh.store()).modules([module.screen(Arc::clone(&shared)), bank()]);
+    let process = platform.build().unwrap();
+    let screens = process.relay.routes().iter().map(|route| match &route.to {
+        To::Subscriber(subscriber) => subscriber.screen.clone(),
+        To::Destination(_) => None,
+    });
+    let screens: Vec<_> = screens.collect();
+    assert_eq!(screens.len(), 3);
+    for (screen, expected) in screens.iter().zip([Some(&shared), Some(&own), None]) {
+        let is_same = screen.as_ref().map(Arc::as_ptr).map(<*const _>::cast::<()>)
+            == expected.map(Arc::as_ptr).map(<*const _>::cast::<()>);
+        assert!(is_same, "{screens:?}");
+    }
+}

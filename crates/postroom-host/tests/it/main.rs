@@ -10,4 +10,5 @@ mod access;
 mod alert;
 mod carrier;
 mod platform;
+mod screen;
 mod watched;

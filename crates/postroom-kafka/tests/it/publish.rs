@@ -289,6 +289,7 @@ fn letter(topic: &str, body: Vec<u8>) -> Letter {
         },
         content_type: Some("application/json".to_owned()),
         attributes: BTreeMap::from([("aggregateid".to_owned(), "42".to_owned())]),
+        fields: postroom::Fields::default(),
         body,
         error: "why".to_owned(),
         attempts: 3,

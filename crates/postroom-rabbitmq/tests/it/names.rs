@@ -65,6 +65,7 @@ fn letter(topic: &str) -> Letter {
         },
         content_type: Some("application/json".to_owned()),
         attributes: std::collections::BTreeMap::new(),
+        fields: postroom::Fields::default(),
         body: b"{}".to_vec(),
         error: "it broke".to_owned(),
         attempts: 3,

@@ -14,6 +14,7 @@ mod lease;
 mod memory;
 mod names;
 mod rate_limit;
+mod reader;
 mod server;
 mod site;
 mod tls;

@@ -319,6 +319,7 @@ pub(crate) fn letter(topic: &str) -> Letter {
         },
         content_type: None,
         attributes: std::collections::BTreeMap::new(),
+        fields: postroom::Fields::default(),
         body: b"{}".to_vec(),
         error: "no".to_owned(),
         attempts: 1,

@@ -86,6 +86,35 @@ pub(crate) fn source_of(event: &Event) -> &str {
 }
 
 impl Envelope {
+    /// An envelope for a message that was no CloudEvent, by the reader of a subscriber: the type, the data, and
+    /// [`Envelope::attribute`] for the rest.
+    pub fn new(event_type: impl Into<String>, data: Box<RawValue>) -> Self {
+        Self {
+            attributes: BTreeMap::from([("type".to_owned(), event_type.into())]),
+            data,
+        }
+    }
+
+    /// The same with one more attribute, for example `id`, `source`, `subject` (the aggregate's id), `aggregatetype` or `time`
+    /// (`2026-01-31T12:00:00Z`). An attribute that CloudEvents does not know becomes a header.
+    #[must_use]
+    pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// Fills in what CloudEvents requires and a reader has left out: the topic is the source, the message's place the id.
+    pub(crate) fn completed(mut self, topic: &str, place: &str) -> Self {
+        let required = [("specversion", "1.0"), ("source", topic), ("id", place)];
+        for (name, value) in required {
+            let attribute = self.attributes.entry(name.to_owned()).or_default();
+            if attribute.is_empty() {
+                value.clone_into(attribute);
+            }
+        }
+        self
+    }
+
     /// The envelope of an entry.
     pub fn of(entry: &Entry) -> Self {
         let owned = attributes(entry).map(|(name, value)| (name.to_owned(), value.into_owned()));
@@ -114,11 +143,12 @@ impl Envelope {
     /// Reads a JSON document.
     pub fn from_structured(document: &[u8]) -> Result<Self> {
         let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(document).map_err(|source| {
-            Error::caused(
-                ErrorKind::Invalid,
-                "the message is not a CloudEvent in structured mode: a JSON object is expected",
-                source,
-            )
+            // Without the text of the source, which repeats a part of the document.
+            Error::invalid(format!(
+                "the message is not a CloudEvent in structured mode: a JSON object is expected (line {}, column {})",
+                source.line(),
+                source.column()
+            ))
         })?;
         let mut attributes = BTreeMap::new();
         let mut data = None;

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::item::{Item, by_plan, marks};
+use self::item::{Content, Item, by_plan, marks};
+use crate::broker::fields::Fields;
 use crate::broker::{Broker, Letter, Subscription};
 use crate::destination::Receipt;
 use crate::emit::ingest;
@@ -203,10 +204,15 @@ impl Consumer {
                 break;
             };
             let messages = messages?;
-            let bytes = messages.iter().map(|message| message.body.len()).sum();
+            let bytes = messages
+                .iter()
+                .map(|message| message.body.len() + message.fields.bytes());
+            let bytes = bytes.sum();
             self.take = bounded::next_piece(self.take, messages.len(), bytes, TAKE_BYTES).min(BATCH_MAX);
             let items = messages.into_iter().enumerate();
-            let mut items: Vec<Item> = items.map(|one| Item::of(one, &self.route.filter)).collect();
+            let mut items: Vec<Item> = items
+                .map(|one| Item::of(one, &self.route.filter, &self.subscriber))
+                .collect();
             self.recognise(&mut items, stop, backoff).await?;
             self.work(&mut *subscription, &items, stop, backoff).await?;
         }
@@ -391,16 +397,17 @@ impl Consumer {
 
     fn plan(&self, item: &Item, lanes: &Lanes, given_up: &HashSet<Uuid>) -> Plan {
         let entry = &item.entry;
-        match &item.broken {
+        match &item.content {
+            Content::Ignored => Plan::Pass,
             _ if given_up.contains(&entry.event.id) => Plan::Pass,
-            Some(reason) => Plan::Reject(reason.clone()),
-            None if !self.route.filter.matches(&entry.event.event_type) => Plan::Pass,
-            None if lanes.contains(&self.route.ordering.lane(entry)) => Plan::Wait,
-            None => Plan::Send,
+            Content::Broken(reason) => Plan::Reject(reason.clone()),
+            Content::Event if !self.route.filter.matches(&entry.event.event_type) => Plan::Pass,
+            Content::Event if lanes.contains(&self.route.ordering.lane(entry)) => Plan::Wait,
+            Content::Event => Plan::Send,
         }
     }
 
-    /// The copies of what was given up, as it came.
+    /// The copies of what was given up, as it came, or as the subscriber's screen has left it.
     fn letters(&self, items: &[Item], dead: &[Parked]) -> Vec<Letter> {
         let first = items.first().map_or(0, |item| item.entry.id);
         let item = |row: &Parked| items.get(usize::try_from(row.entry.id - first).ok()?);
@@ -411,6 +418,7 @@ impl Consumer {
                 origin: message.origin,
                 content_type: message.content_type,
                 attributes: message.attributes,
+                fields: message.fields,
                 body: message.body,
                 error: row.error.clone().unwrap_or_default(),
                 attempts: row.attempts,
@@ -430,6 +438,7 @@ pub(crate) fn letters(group: &str, dead: &[Parked]) -> Vec<Letter> {
             origin,
             content_type: Some(JSON.to_owned()),
             attributes: envelope.attributes,
+            fields: Fields::default(),
             body: envelope.data.get().as_bytes().to_vec(),
             error: row.error.clone().unwrap_or_default(),
             attempts: row.attempts,

@@ -1,0 +1,55 @@
+//! A reader: makes events of messages that are no CloudEvents.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::panic_text;
+use crate::broker::Message;
+use crate::error::{BoxError, Error, ErrorKind, Result};
+use crate::event::envelope::Envelope;
+
+type Read = dyn Fn(&Message) -> Result<Option<Envelope>, BoxError> + Send + Sync;
+
+/// The function of a subscriber that reads messages which are no CloudEvents.
+pub struct Reader(Box<Read>);
+
+impl Reader {
+    /// A reader by a function.
+    pub fn new<F, E>(read: F) -> Self
+    where
+        F: Fn(&Message) -> Result<Option<Envelope>, E> + Send + Sync + 'static,
+        E: Into<BoxError>,
+    {
+        Self(Box::new(move |message| read(message).map_err(Into::into)))
+    }
+
+    /// Reads a message. A reader that panics has failed. A message without some of its fields is not read.
+    pub(crate) fn read(&self, message: &Message) -> Result<Option<Envelope>> {
+        if message.fields.left_out() > 0 {
+            return Err(Error::invalid(format!(
+                "the message has {} fields too many; the limits are 1,000 fields and 1,000,000 bytes of names and values",
+                message.fields.left_out()
+            )));
+        }
+        match catch_unwind(AssertUnwindSafe(|| (self.0)(message))) {
+            Ok(read) => read.map_err(failed),
+            Err(panic) => Err(Error::new(
+                ErrorKind::Failed,
+                format!("the reader panicked: {}", panic_text(&*panic)),
+            )),
+        }
+    }
+}
+
+fn failed(error: BoxError) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => *own,
+        Err(other) => Error::caused(ErrorKind::Invalid, "the reader failed", other),
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reader")
+    }
+}
