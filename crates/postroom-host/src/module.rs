@@ -384,6 +384,11 @@ impl Module {
         self.jobs.drain(..).fold(relay, Relay::job)
     }
 
+    /// The subscribers that a broker feeds, if the module has one.
+    pub(crate) fn fed_subscribers(&self) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.iter().filter(|subscriber| !subscriber.is_straight)
+    }
+
     /// Gives its screen to the subscribers without one.
     pub(crate) fn share_screen(&mut self) {
         for subscriber in &mut self.subscribers {

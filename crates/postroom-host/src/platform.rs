@@ -140,7 +140,8 @@ impl Platform {
         self
     }
 
-    /// Feeds the subscribers of this module through a broker instead of straight from the outbox. Several modules may share a
+    /// Feeds the subscribers of this module through a broker instead of straight from the outbox, except for those that are
+    /// [`Subscriber::straight`](postroom::Subscriber::straight). Several modules may share a
     /// broker, and several brokers may feed a module each.
     pub fn feed(mut self, module: impl Into<String>, broker: impl Into<Feed>) -> Self {
         self.feeds.push((module.into(), broker.into()));
@@ -213,6 +214,7 @@ impl Platform {
         let mut modules = self.configured_modules()?;
         check::modules(&modules, &self.feeds)?;
         check::route_names(&self.routes, &modules)?;
+        check::readers(&modules, &self.feeds)?;
         check::published(&self.routes, &self.feeds)?;
         modules.iter_mut().for_each(Module::share_screen);
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
@@ -312,7 +314,7 @@ impl Platform {
         if let Some((broker, topic)) = &outgoing.publishes {
             let written = topics.all_in(topic).matching(&outgoing.route.filter);
             let fed = modules.iter().filter(|module| self.is_fed(module, broker));
-            awaits.extend(topics.readers(fed.flat_map(|module| &module.subscribers), &written));
+            awaits.extend(topics.readers(fed.flat_map(Module::fed_subscribers), &written));
         }
         awaits
     }

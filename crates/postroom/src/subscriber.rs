@@ -106,6 +106,8 @@ pub struct Subscriber {
     pub timeout: Duration,
     /// The number of shards, which are processed in parallel.
     pub shards: u32,
+    /// Whether it reads the outbox although a broker feeds its module.
+    pub is_straight: bool,
     /// Reads messages of a broker that are no CloudEvents. Without it, such a message is a dead letter.
     pub reader: Option<Reader>,
     /// Cleans what comes from a broker, before anything is stored or copied.
@@ -169,6 +171,7 @@ impl Subscriber {
             batch: BATCH,
             timeout: Duration::from_secs(30),
             shards: 1,
+            is_straight: false,
             reader: None,
             screen: None,
             handling,
@@ -221,6 +224,14 @@ impl Subscriber {
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
+        self
+    }
+
+    /// Feeds it straight from the outbox, also when a broker feeds the other subscribers of its module. Nothing is published to the
+    /// broker only because it listens. For a subscriber that turns events of other modules into events of its own module.
+    #[must_use]
+    pub fn straight(mut self) -> Self {
+        self.is_straight = true;
         self
     }
 

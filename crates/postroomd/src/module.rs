@@ -81,3 +81,29 @@ pub(crate) fn configure(module: Module, own: Table) -> Result<Module, Misconfigu
     let json = |value| serde_json::to_value(value).unwrap_or_default(); // TOML has no value that JSON lacks
     module.configure(own.into_iter().map(|(key, value)| (key, json(value))).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `postroom topics` and `postroom doctor` ask this.
+    #[test]
+    fn a_straight_subscriber_is_no_group_of_the_broker() {
+        let config = Config::read(
+            "[brokers.redis]\nurl = \"redis://a\"\n[modules.hello]\nbroker = \"redis\"",
+            [],
+        );
+        let (config, mut modules) = (config.unwrap(), [hello::module()]);
+        let names = |modules: &[Module]| -> Vec<String> {
+            let groups = groups(BrokerKind::Redis, &config, modules);
+            groups.into_iter().map(|(group, _)| group).collect()
+        };
+        let all = names(&modules);
+        let first = modules[0].subscribers.remove(0);
+        let straight = first.group.clone();
+        modules[0].subscribers.insert(0, first.straight());
+        let others: Vec<String> = all.iter().filter(|group| **group != straight).cloned().collect();
+        assert_eq!(names(&modules), others);
+        assert_eq!(others.len() + 1, all.len());
+    }
+}

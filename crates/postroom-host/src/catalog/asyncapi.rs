@@ -87,7 +87,9 @@ fn operations(topics: &BTreeMap<&str, Vec<&Listed>>) -> Map<String, Value> {
         for listed in events {
             let mut add = |action, who| parts.entry((action, who, topic)).or_default().push(listed.event.name);
             add("send", listed.publisher);
-            listed.subscribers.iter().for_each(|group| add("receive", group));
+            let receivers = listed.subscribers.iter();
+            let receivers = receivers.filter(|group| !listed.straight.contains(group)); // others never read the channel
+            receivers.for_each(|group| add("receive", group));
         }
     }
     let operation = |((action, who, topic), events): ((&str, &str, &str), Vec<&str>)| {

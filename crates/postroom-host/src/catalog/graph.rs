@@ -25,12 +25,13 @@ pub(super) fn svg(catalogue: &Catalogue) -> String {
         events.iter().map(|listed| (listed.publisher, listed.event.name)),
         &middle,
     );
-    let listening = events.iter().flat_map(|listed| {
-        listed
-            .subscribers
-            .iter()
-            .map(|group| (group.as_str(), listed.event.name))
-    });
+    let listeners: Vec<(&str, Vec<String>)> = events
+        .iter()
+        .map(|listed| (listed.event.name, listed.listeners()))
+        .collect();
+    let listening = listeners
+        .iter()
+        .flat_map(|(event, groups)| groups.iter().map(move |group| (group.as_str(), *event)));
     let right = beside(listening, &middle);
     let columns = [("module", &left), ("event", &middle), ("group", &right)];
     let bottom = columns.iter().filter_map(|(_, column)| column.values().max()).max();
@@ -40,10 +41,9 @@ pub(super) fn svg(catalogue: &Catalogue) -> String {
          <title>Who emits what, and who listens</title><style>{STYLE}</style>\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    for listed in &events {
-        let name = listed.event.name;
+    for (listed, (name, groups)) in events.iter().zip(&listeners) {
         svg.push_str(&arrow(left.get(listed.publisher), 0, middle.get(name)));
-        for group in &listed.subscribers {
+        for group in groups {
             svg.push_str(&arrow(middle.get(name), 1, right.get(group.as_str())));
         }
     }

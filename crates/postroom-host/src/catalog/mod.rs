@@ -4,7 +4,7 @@ mod asyncapi;
 mod graph;
 mod lock;
 
-use postroom::EventType;
+use postroom::{EventType, Subscriber};
 use serde::Serialize;
 
 use crate::module::Module;
@@ -37,6 +37,20 @@ pub struct Listed {
     pub topic: String,
     /// The groups that listen to it.
     pub subscribers: Vec<String>,
+    /// Those of them that read it from the outbox, also when a broker feeds their module.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub straight: Vec<String>,
+}
+
+impl Listed {
+    /// The groups that listen to it, for people.
+    pub fn listeners(&self) -> Vec<String> {
+        let name = |group: &String| match self.straight.contains(group) {
+            true => format!("{group} (straight)"),
+            false => group.clone(),
+        };
+        self.subscribers.iter().map(name).collect()
+    }
 }
 
 impl Catalogue {
@@ -80,12 +94,17 @@ impl Catalogue {
 fn listed(module: &Module, event: &EventType, modules: &[Module]) -> Listed {
     let subscribers = modules.iter().flat_map(|module| &module.subscribers);
     let listens = subscribers.filter(|subscriber| subscriber.filter.matches(event.name));
+    let listens: Vec<&Subscriber> = listens.collect();
+    let groups = |subscribers: &mut dyn Iterator<Item = &&Subscriber>| {
+        subscribers.map(|subscriber| subscriber.group.clone()).collect()
+    };
     Listed {
         version: event.version(),
         description: event.description().to_owned(),
         publisher: module.name,
         topic: module.topic.of(event.name),
-        subscribers: listens.map(|subscriber| subscriber.group.clone()).collect(),
+        subscribers: groups(&mut listens.iter()),
+        straight: groups(&mut listens.iter().filter(|subscriber| subscriber.is_straight)),
         event: event.clone(),
     }
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::feed::{Feed, UNNAMED};
 use super::process::OWN;
+use super::topics::Topics;
 use super::{Outgoing, Platform};
 use crate::access::Doors;
 use crate::module::Module;
@@ -72,6 +73,30 @@ pub(super) fn modules(modules: &[Module], feeds: &[(String, Feed)]) -> Result<()
         }
     }
     brokers(feeds)
+}
+
+/// A subscriber with a reader can get messages: it is not straight, and if a broker feeds its module, it has a topic there.
+pub(super) fn readers(modules: &[Module], feeds: &[(String, Feed)]) -> Result<()> {
+    let topics = Topics::of(modules);
+    for module in modules {
+        let is_fed = feeds.iter().any(|(name, _)| name == module.name);
+        for subscriber in module.subscribers.iter().filter(|one| one.reader.is_some()) {
+            let says = match topics.matching(&subscriber.filter).is_empty() {
+                _ if subscriber.is_straight => {
+                    "reads the outbox, where no such messages are; remove straight() or reads()"
+                }
+                true if is_fed => {
+                    "listens to no event type that a module declares, so it has no topic; declare its type with Module::event"
+                }
+                _ => continue,
+            };
+            return Err(Error::invalid(format!(
+                "the subscriber {:?} of the module {} has a reader for messages of a broker, but {says}",
+                subscriber.group, module.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Brokers of one name are one broker.

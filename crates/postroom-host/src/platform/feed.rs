@@ -65,9 +65,10 @@ impl Feed {
     }
 
     /// Joins modules to a relay. For each kind of topic, one route publishes the events that any of their subscribers listens
-    /// to. Each subscriber reads the topics of its events; events that are in no topic come from the log.
+    /// to. Each subscriber reads the topics of its events; events that are in no topic come from the log. Straight subscribers are
+    /// fed from the log alone, and nothing is published for them.
     pub(super) fn join(&self, mut relay: Relay, modules: Vec<&mut Module>, topics: &Topics) -> Result<Relay> {
-        let subscribers: Vec<&Subscriber> = modules.iter().flat_map(|module| &module.subscribers).collect();
+        let subscribers: Vec<&Subscriber> = modules.iter().flat_map(|module| module.fed_subscribers()).collect();
         let brings = topics.wanted(|event| subscribers.iter().any(|subscriber| subscriber.filter.matches(event)));
         let mut routes = Vec::new();
         for (topic, events) in topics.unpublished(&brings) {
@@ -98,7 +99,7 @@ impl Feed {
     fn join_one(&self, relay: Relay, module: &mut Module, brings: &Filter, topics: &Topics) -> Relay {
         let subscribers = module.subscribers.drain(..);
         subscribers.fold(relay, |relay, subscriber| match topics.matching(&subscriber.filter) {
-            none if none.is_empty() => relay.subscriber(subscriber),
+            none if none.is_empty() || subscriber.is_straight => relay.subscriber(subscriber),
             topics => relay.route(subscriber.fed_by(Arc::clone(&self.broker), topics, brings.clone())),
         })
     }

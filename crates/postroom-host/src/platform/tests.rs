@@ -153,6 +153,53 @@ async fn events_that_a_route_publishes_are_not_published_twice() {
     assert_eq!(joined(platform("y")), to_another);
 }
 
+/// Nothing is published because a straight subscriber listens, and no route waits for it.
+#[tokio::test]
+async fn a_straight_subscriber_of_a_fed_module_reads_the_log() {
+    let fresh = fresh::sqlite().await;
+    let bank = || bank().subscriber(group("bank-mapper", "shop.**").straight());
+    let platform = || Platform::new(fresh.store()).modules([shop(), bank()]);
+    let expected = [
+        route("balances", &[], &["bank-events"]),
+        route("bank-mapper", &[], &[]),
+        route("to-x-bank-events", &["balances"], &[]),
+        route("sales", &[], &[]),
+        route("audit", &[], &[]),
+    ];
+    let fed = || platform().feed("bank", Feed::new("x", broker()));
+    assert_eq!(joined(fed()), expected);
+    let published = fed().publish(nowhere("orders", "shop.**"), "x", Topic::default());
+    assert_eq!(
+        joined(published).first(),
+        Some(&route("orders", &[], &[])),
+        "it awaits nobody"
+    );
+    let modules = [shop(), bank()];
+    let groups = Topics::of(&modules).groups(&modules[1]);
+    assert_eq!(groups, [("balances".to_owned(), vec!["bank-events".to_owned()])]);
+}
+
+#[tokio::test]
+async fn the_catalogue_tells_which_subscribers_are_straight() {
+    let modules = [shop(), bank().subscriber(group("bank-mapper", "shop.**").straight())];
+    let catalogue = Catalogue::of(&modules);
+    let paid = catalogue
+        .events
+        .iter()
+        .find(|listed| listed.event.name == Paid::TYPE)
+        .unwrap();
+    assert_eq!(paid.subscribers, ["sales", "audit", "bank-mapper"]);
+    assert_eq!(paid.straight, ["bank-mapper"]);
+    assert_eq!(paid.listeners(), ["sales", "audit", "bank-mapper (straight)"]);
+    assert!(catalogue.graph().contains(">bank-mapper (straight)<"));
+    let operations = catalogue.asyncapi()["operations"].clone();
+    assert!(operations.get("sales.receive.order-events").is_some(), "{operations}");
+    assert!(
+        operations.get("bank-mapper.receive.order-events").is_none(),
+        "{operations}"
+    );
+}
+
 #[tokio::test]
 async fn a_route_of_a_module_leads_to_its_destination() {
     let fresh = fresh::sqlite().await;
@@ -215,6 +262,19 @@ async fn a_mistake_names_the_module_the_route_or_the_setting() {
         new(&fresh).module(shop()).route(nowhere("audit", "**")),
         "\"audit\" is the name of a route of the platform and of a subscriber of the module shop",
     );
+    let read = |_message: &postroom::Message| -> Result<_> { Ok(None) };
+    let straight = bank().subscriber(group("mapper", "Posted").straight().reads(read));
+    check(
+        new(&fresh).module(straight),
+        "the subscriber \"mapper\" of the module bank has a reader for messages of a broker, but reads the outbox",
+    );
+    let without_topic = || bank().subscriber(group("reader", "undeclared.v1").reads(read));
+    check(
+        new(&fresh).module(without_topic()).feed("bank", broker()),
+        "has a reader for messages of a broker, but listens to no event type that a module declares",
+    );
+    let unfed = new(&fresh).module(without_topic());
+    assert!(unfed.build().is_ok(), "without a broker, no subscriber has a topic");
     let broken = Feed::new("x", broker()).publisher(|_route, _topic| Err("no such cluster"));
     check(
         new(&fresh).module(shop()).feed("shop", broken),

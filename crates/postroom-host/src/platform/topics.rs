@@ -38,10 +38,10 @@ impl Topics {
         topics
     }
 
-    /// The groups of a module's subscribers, each with the topics of its events.
+    /// The groups of a module that a broker feeds, each with the topics of its events. Subscribers that read the outbox have none.
     pub fn groups(&self, module: &Module) -> Vec<(String, Vec<String>)> {
         let group = |one: &Subscriber| (one.group.clone(), self.matching(&one.filter));
-        module.subscribers.iter().map(group).collect()
+        module.fed_subscribers().map(group).collect()
     }
 
     /// The groups of those subscribers that read any of these topics.

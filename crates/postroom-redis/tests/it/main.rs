@@ -17,6 +17,7 @@ mod rate_limit;
 mod reader;
 mod server;
 mod site;
+mod straight;
 mod tls;
 mod trim;
 

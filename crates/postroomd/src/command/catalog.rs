@@ -91,7 +91,7 @@ fn block(listed: &Listed, width: usize, paint: Paint) -> String {
     let summary = listed.description.lines().next().unwrap_or_default();
     let listeners = match listed.subscribers.is_empty() {
         true => "nobody listens".to_owned(),
-        false => format!("to {}", listed.subscribers.join(", ")),
+        false => format!("to {}", listed.listeners().join(", ")),
     };
     let about = format!("of {}, topic {topic}", event.aggregate_type);
     let mut lines = vec![paint.paint(Tone::Strong, event.name)];
