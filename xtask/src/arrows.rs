@@ -28,16 +28,12 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom-activity" => {
             matches!(
                 other,
-                "postroom" | "postroom-host" | "postroom-http" | "postroom-shared"
+                "postroom" | "postroom-host" | "postroom-http" | "postroom-pii" | "postroom-shared"
             )
         }
         // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" | "tasteam" => matches!(other, "postroom" | "postroom-host"),
-        // Activity collection is a module whose sinks speak HTTP. Mappers know it and the domain; the domain knows neither.
-        "postroom-activity" => matches!(
-            other,
-            "postroom" | "postroom-host" | "postroom-http" | "postroom-pii" | "postroom-shared"
-        ),
+        // Mappers know activity collection and the domain; neither of them knows the other.
         "tasteam-activity" => matches!(other, "postroom" | "postroom-host" | "postroom-activity" | "tasteam"),
         "embed" | "embed-seaorm" | "embed-sqlite" => other == "postroom" || is_store,
         _ => other == "postroom",

@@ -63,7 +63,7 @@ impl Redis {
         })))
     }
 
-    /// A rate limit that all instances with this server share. It has a connection of its own.
+    /// A rate limit that all instances with this server and this beginning of stream names share. It has a connection of its own.
     pub fn rate_limiter(&self) -> RedisRateLimiter {
         RedisRateLimiter::new(&self.0)
     }

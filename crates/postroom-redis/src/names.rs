@@ -12,9 +12,6 @@ use sha2::{Digest as _, Sha256};
 /// The template of stream names, unless the options have another one.
 pub(crate) const STREAM: &str = "postroom:{{topic}}:{number}";
 
-/// The prefix of the counters of clients.
-const RATE: &str = "postroom:rate:";
-
 const TOPIC: &str = "{topic}";
 const NUMBER: &str = "{number}";
 
@@ -80,8 +77,9 @@ impl Names {
 
     /// The counter of a client. The client may be a person's address, so its name is hashed. The hash keeps it out of listings and
     /// logs; it does not stop a reader of Redis who tries all addresses.
-    pub(crate) fn rate(client: &str) -> String {
-        let mut name = RATE.to_owned();
+    pub(crate) fn rate(&self, client: &str) -> String {
+        let prefix = self.template.split('{').next().unwrap_or_default();
+        let mut name = format!("{prefix}rate:");
         for byte in Sha256::digest(client).iter().take(16) {
             // Writing to a string cannot fail.
             write!(name, "{byte:02x}").unwrap_or_default();

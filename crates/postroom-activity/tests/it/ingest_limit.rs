@@ -82,7 +82,7 @@ async fn members_and_addresses_behind_trusted_proxies_have_limits_of_their_own()
 
 fn limiter(url: &str, prefix: &str) -> Arc<dyn RateLimiter> {
     let options = Options {
-        prefix: prefix.to_owned(),
+        stream: format!("{prefix}{{{{topic}}}}:{{number}}"),
         ..Options::default()
     };
     Arc::new(Redis::open(url, options).unwrap().rate_limiter())
