@@ -34,7 +34,7 @@ pub use ingest::IngestSettings;
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
 pub use recorder::Recorder;
-pub use settings::{KeywordMode, Mode, PiiSettings, Secret, Settings};
+pub use settings::{Mode, Settings};
 pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAnswer, WebhookSink};
 
 use ingest::Ingest;
@@ -144,7 +144,8 @@ impl Activity {
 #[doc = include_str!("../../../docs/guide/activity-ingest.md")]
 struct IngestGuide;
 
-/// Records the activity that domain events report.
+/// Records the activity that domain events report. It reads the outbox also where a broker feeds the module: the events of
+/// other modules are not published for it.
 fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
     let retry = match settings.strict_server_event_lossless {
         true => without_end(),
@@ -153,7 +154,9 @@ fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings
             ..Retry::default()
         },
     };
-    Subscriber::matching("activity-map", types, Map(orchestrator)).retry(retry)
+    Subscriber::matching("activity-map", types, Map(orchestrator))
+        .straight()
+        .retry(retry)
 }
 
 /// Tries for as long as it takes, once a minute at last: a table that is locked or broken for hours costs no event.

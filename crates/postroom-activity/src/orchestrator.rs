@@ -75,10 +75,17 @@ impl Orchestrator {
     }
 }
 
+/// Properties with the words of a search, which are not stored.
+const SEARCHED_WORDS: [&str; 2] = ["query", "keyword"];
+
 /// The event as it is stored and sent: every way in comes through here. Its time has milliseconds in UTC, as every database can
 /// keep it, so that it is the same whenever the event is read and sent again.
 fn admit(mut event: ActivityEvent) -> Result<ActivityEvent> {
     event.check()?;
+    // Searched words may be personal.
+    for words in SEARCHED_WORDS {
+        event.properties.remove(words);
+    }
     let at = event.occurred_at.to_offset(UtcOffset::UTC);
     event.occurred_at = at.truncate_to_millisecond();
     Ok(event)

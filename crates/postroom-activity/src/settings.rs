@@ -1,6 +1,5 @@
 //! The settings of the module: the section `[modules.activity]`, by the names and with the defaults of the specification.
 
-use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use serde::Deserialize;
@@ -9,17 +8,13 @@ use crate::ingest::IngestSettings;
 use crate::sink::PosthogSettings;
 
 /// The environment variables of the specification, each with its key.
-pub(crate) const VARIABLES: [(&str, &str); 17] = [
+pub(crate) const VARIABLES: [(&str, &str); 13] = [
     ("ANALYTICS_ENABLED", "enabled"),
     ("ANALYTICS_MODE", "mode"),
     ("ANALYTICS_CLIENT_INGEST_ENABLED", "client_ingest_enabled"),
     ("ANALYTICS_INGEST_MAX_BATCH_SIZE", "ingest_max_batch_size"),
     ("ANALYTICS_INGEST_RATE_LIMIT_PER_MINUTE", "ingest_rate_limit_per_minute"),
     ("ANALYTICS_STRICT_SERVER_EVENT_LOSSLESS", "strict_server_event_lossless"),
-    ("ANALYTICS_KEYWORD_MODE", "pii.keyword_mode"),
-    ("ANALYTICS_STORE_IP", "pii.store_ip"),
-    ("ANALYTICS_STORE_USER_AGENT", "pii.store_user_agent"),
-    ("ANALYTICS_HASH_SECRET", "pii.hash_secret"),
     ("ANALYTICS_POSTHOG_ENABLED", "posthog.enabled"),
     ("ANALYTICS_POSTHOG_HOST", "posthog.host"),
     ("ANALYTICS_POSTHOG_PROJECT_API_KEY", "posthog.project_api_key"),
@@ -43,8 +38,6 @@ pub struct Settings {
     pub ingest_rate_limit_per_minute: NonZeroU32,
     /// Whether facts of the server are mapped however long that takes. If not, the mapping of an event is given up after an hour.
     pub strict_server_event_lossless: bool,
-    /// Personal data.
-    pub pii: PiiSettings,
     /// PostHog.
     pub posthog: PosthogSettings,
 }
@@ -60,33 +53,6 @@ pub enum Mode {
     InternalPlusPosthog,
 }
 
-/// What happens to searched words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum KeywordMode {
-    /// They are stored as a keyed hash. Without a secret they are not stored.
-    #[default]
-    Hash,
-    /// They are not stored.
-    Drop,
-    /// They are stored as they are, without personal data.
-    Plain,
-}
-
-/// Settings about personal data.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct PiiSettings {
-    /// What happens to searched words.
-    pub keyword_mode: KeywordMode,
-    /// Whether a hash of the client's address is stored.
-    pub store_ip: bool,
-    /// Whether a hash of the client's User-Agent is stored.
-    pub store_user_agent: bool,
-    /// The secret of all hashes: at least 32 bytes. To rotate it, put the new one before the old one, with a comma between them.
-    pub hash_secret: Secret,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         let ingest = IngestSettings::default();
@@ -96,7 +62,6 @@ impl Default for Settings {
             ingest_max_batch_size: ingest.ingest_max_batch_size,
             ingest_rate_limit_per_minute: ingest.ingest_rate_limit_per_minute,
             strict_server_event_lossless: true,
-            pii: PiiSettings::default(),
             posthog: PosthogSettings::default(),
         }
     }
@@ -128,44 +93,12 @@ impl Settings {
             self.ingest_max_batch_size.get() <= 1_000,
             "ingest_max_batch_size must be 1 to 1000",
         );
-        must(
-            !(self.pii.store_ip || self.pii.store_user_agent) || !self.pii.hash_secret.is_empty(),
-            "pii.hash_secret is missing; addresses and User-Agents are stored as hashes only",
-        );
         if self.sends_to_posthog()
             && let Err(error) = self.posthog.check()
         {
             mistakes.push(format!("posthog.{}", error.report()));
         }
         mistakes
-    }
-}
-
-/// A text that appears in no log.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.trim().is_empty()
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "Secret()" } else { "Secret(…)" })
     }
 }
 
@@ -185,8 +118,6 @@ mod tests {
             (100, 120)
         );
         assert!(!settings.client_ingest_enabled && settings.strict_server_event_lossless);
-        assert_eq!(settings.pii.keyword_mode, KeywordMode::Hash);
-        assert!(!settings.pii.store_ip && !settings.pii.store_user_agent);
         let posthog = &settings.posthog;
         assert_eq!(
             (posthog.enabled, posthog.host.as_str()),

@@ -60,6 +60,10 @@ async fn a_search_is_recorded(fresh: Fresh) {
     assert_eq!(search.properties["resultRestaurantCount"], json!(1));
     assert_eq!(search.properties["resultGroupCount"], json!(0));
     assert_eq!(search.properties["hasLocation"], json!(true));
+    assert!(
+        !json!(search.properties).to_string().contains("seoul"),
+        "no searched words"
+    );
 }
 
 async fn events_are_found(fresh: Fresh) {
