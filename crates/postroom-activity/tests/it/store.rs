@@ -8,6 +8,7 @@ use postroom_activity::{Activity, ActivityEvent, Orchestrator, Stored};
 use postroom_testkit::{Fresh, fresh, half_way};
 use sea_orm::{ConnectionTrait as _, DbBackend};
 use serde_json::json;
+use time::macros::datetime;
 use tokio::task::JoinSet;
 
 on_each_database! {
@@ -30,6 +31,7 @@ async fn migrated(fresh: &Fresh) {
 fn numbered(number: usize) -> ActivityEvent {
     let mut event = ActivityEvent::new("page.viewed", "v1").property("number", number);
     event.event_id = format!("event-{number}");
+    event.occurred_at = datetime!(2026-02-18 10:00 UTC);
     event
 }
 
