@@ -1,4 +1,5 @@
-//! The allowed dependencies between crates. Every crate except xtask may depend on `postroom`, which depends on no other.
+//! The allowed dependencies between crates. Every crate except xtask and `postroom-pii` may depend on `postroom`, which
+//! depends on no other.
 
 use crate::workspace::Crate;
 
@@ -7,7 +8,8 @@ fn may_know(crate_name: &str, other: &str) -> bool {
     let is_store = matches!(other, "postroom-postgres" | "postroom-mysql" | "postroom-sqlite");
     let is_broker = matches!(other, "postroom-kafka" | "postroom-rabbitmq" | "postroom-redis");
     match crate_name {
-        "postroom" | "xtask" => false,
+        // The firewall knows documents and texts only.
+        "postroom" | "postroom-pii" | "xtask" => false,
         // The binary wires everything together, and ships no test tools.
         "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
         // A bench measures each store through its driver, and each broker through its adapter and its own client. It refuses
@@ -135,6 +137,12 @@ mod tests {
             "postroomd",
             "postroom-testkit",
             &["postroomd must not depend on postroom-testkit"],
+        );
+        check("postroomd", "postroom-pii", &[]);
+        check(
+            "postroom-pii",
+            "postroom",
+            &["postroom-pii must not depend on postroom"],
         );
         check("postroom-host", "postroom-monitor", &[]);
         check(
