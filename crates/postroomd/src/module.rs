@@ -34,10 +34,16 @@ pub(crate) const BUILT_IN: [BuiltIn; 6] = [
 pub(crate) fn enabled(config: &Config) -> Vec<Module> {
     let is_built_in = config.store.url == StoreUrl::default();
     let is_on = |name: &str| config.modules.enabled(name).unwrap_or(is_built_in);
-    let on = BUILT_IN.iter().filter(|(name, _)| is_on(name));
-    // Reading a configuration refuses settings that a module cannot use, so none is replaced by its defaults here.
-    on.map(|(name, module)| configure(module(), config.modules.own(name)).unwrap_or_else(|_refused| module()))
-        .collect()
+    all(config).into_iter().filter(|module| is_on(module.name)).collect()
+}
+
+/// Every module, with its settings, also if it is off.
+pub(crate) fn all(config: &Config) -> Vec<Module> {
+    let configured = |(name, module): &BuiltIn| {
+        // Reading a configuration refuses settings that a module cannot use, so none is replaced by its defaults here.
+        configure(module(), config.modules.own(name)).unwrap_or_else(|_refused| module())
+    };
+    BUILT_IN.iter().map(configured).collect()
 }
 
 /// Environment variables by which modules know their settings, each with the path of the setting.

@@ -10,7 +10,8 @@ use postroom::operate::counted;
 use postroom_host::{Catalogue, Listed, Lock, Module};
 use serde_json::json;
 
-use crate::module::BUILT_IN;
+use crate::config::Config;
+use crate::module;
 use crate::output::{self, Paint, Tone, wrap};
 
 /// The width to write for when there is no terminal.
@@ -59,7 +60,7 @@ pub(crate) struct To {
 
 impl Catalog {
     pub(crate) fn run(self) -> Result<()> {
-        let modules: Vec<Module> = BUILT_IN.iter().map(|(_, module)| module()).collect();
+        let modules: Vec<Module> = module::all(&Config::default());
         let catalogue = Catalogue::of(&modules);
         match self {
             Self::List(list) => list.run(&catalogue),

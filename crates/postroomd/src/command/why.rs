@@ -4,13 +4,14 @@ use anyhow::Result;
 use clap::Args;
 use postroom::operate::{self, Carrier, Delivery, DeliveryState, Reason, ReasonKind, Scheduled, Timeline, counted};
 use postroom::{Event, Inspect};
+use postroom_host::Module;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::age::with_date;
 use crate::config::Config;
 use crate::listing::{Cell, Listing};
-use crate::module::BUILT_IN;
+use crate::module;
 use crate::output::{Paint, Tone, clean, print, print_json};
 use crate::text;
 
@@ -86,18 +87,20 @@ fn parse_id(text: &str) -> Result<Uuid, String> {
     })
 }
 
-/// The known routes: those of this configuration, and the subscribers of every module.
+/// The known routes: those of this configuration, and the subscribers and routes of every module.
 fn carriers(config: &Config) -> Vec<Carrier> {
     let configured = config.routes.iter().map(|route| Carrier {
         route: route.name.clone(),
         filter: route.filter(),
     });
-    let modules = BUILT_IN.iter().flat_map(|(_, module)| module().subscribers);
-    let subscribers = modules.map(|subscriber| Carrier {
-        route: subscriber.group.clone(),
-        filter: subscriber.filter.clone(),
-    });
-    configured.chain(subscribers).collect()
+    let of_module = |module: Module| {
+        let subscribers = module.subscribers.into_iter().map(|one| (one.group, one.filter));
+        let routes = module.routes.into_iter().map(|route| (route.name, route.filter));
+        subscribers.chain(routes).collect::<Vec<_>>()
+    };
+    let of_modules = module::all(config).into_iter().flat_map(of_module);
+    let of_modules = of_modules.map(|(route, filter)| Carrier { route, filter });
+    configured.chain(of_modules).collect()
 }
 
 fn show_reasons(reasons: &[Told]) -> Result<()> {
