@@ -22,7 +22,7 @@ pub(crate) fn routes() -> Routes {
         .get("/api/v1/activity/admin/redispatches", list_redispatches)
 }
 
-/// What only operators may do.
+/// Routes for operators.
 pub(crate) fn acts() -> Routes {
     Routes::new(Access::Operator)
         .post("/api/v1/activity/admin/redispatches", begin_redispatch)

@@ -25,7 +25,7 @@ pub struct Catalogue {
     events: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// What the catalogue says about an event.
+/// The entry of one event in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<'a> {
     /// It has these properties.

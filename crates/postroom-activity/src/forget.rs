@@ -17,7 +17,7 @@ const BATCH: u64 = 1_000;
 /// The content of a forgotten copy.
 const FORGOTTEN: &str = r#"{"forgotten":true}"#;
 
-/// What was forgotten.
+/// Counts of deleted rows and emptied copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forgotten {

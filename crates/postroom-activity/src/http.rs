@@ -79,7 +79,7 @@ fn check_enabled(ingest: &Ingest) -> Result<(), Problem> {
     ))
 }
 
-/// Who sends the events. A token that is not accepted is an error, not an anonymous request: the client gets a new token and sends
+/// The sender of the events. A token that is not accepted is an error, not an anonymous request: the client gets a new token and sends
 /// its events again.
 fn sender(caller: &Caller, headers: &HeaderMap) -> Result<Sender, Problem> {
     match caller {

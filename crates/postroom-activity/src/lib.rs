@@ -7,6 +7,7 @@
 mod admin;
 mod catalogue;
 mod event;
+pub mod export;
 pub mod forget;
 mod http;
 mod ingest;
@@ -131,7 +132,9 @@ impl Activity {
         let module = module.subscriber(store(orchestrator.clone()));
         let module = self.recorders.into_iter().fold(module, |module, recorder| {
             let orchestrator = orchestrator.clone();
-            module.part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
+            recorder
+                .register(module)
+                .part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
         });
         let ingest = Ingest::new(settings.ingest(), self.catalogue, orchestrator, self.rate_limiter);
         let module = ingest.register(module).http(http::routes(Arc::new(ingest)));

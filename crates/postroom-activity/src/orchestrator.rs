@@ -91,7 +91,7 @@ fn admit(mut event: ActivityEvent) -> Result<ActivityEvent> {
     Ok(event)
 }
 
-/// What became of an event that was to be stored.
+/// The result of storing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// It has a row now.

@@ -19,16 +19,16 @@ const AGE_MAX: Duration = Duration::from_hours(7 * 24);
 /// A client's clock may be ahead of ours by this.
 const AHEAD_MAX: Duration = Duration::from_mins(5);
 
-/// Who sends events. Neither the address nor the user agent is part of it, so neither can be stored.
+/// The sender of events. Neither the address nor the user agent is part of it, so neither can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// Nobody that we know: each event names its visitor and session itself.
+    /// A visitor without a token: each event names its visitor and session itself.
     Anonymous,
     /// The member whose token the request has.
     Member(i64),
 }
 
-/// What becomes of a client event.
+/// The decision about a client event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Judged {
     /// It is stored like this, without the fields and properties that are listed.

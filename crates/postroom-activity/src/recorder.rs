@@ -3,17 +3,18 @@
 //! [`Recorder::record`] never waits and never fails. What it takes lies in a queue in memory until a part of the module stores it; a
 //! process that is killed loses it. What finds the queue full is dropped and counted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postroom::{CancellationToken, Error, ErrorKind, Result};
-use postroom_host::Host;
+use postroom_host::prometheus_client::metrics::counter::Counter;
+use postroom_host::{Host, Module};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::event::ActivityEvent;
 use crate::orchestrator::Orchestrator;
+use crate::tables;
 
 /// Events in memory.
 const QUEUE_MAX: usize = 10_000;
@@ -35,7 +36,7 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct Shared {
-    dropped: AtomicU64,
+    dropped: Counter,
     /// The other end, until the module takes it.
     waiting: Mutex<Option<mpsc::Receiver<ActivityEvent>>>,
 }
@@ -53,7 +54,7 @@ impl Recorder {
         Self {
             queue,
             shared: Arc::new(Shared {
-                dropped: AtomicU64::new(0),
+                dropped: Counter::default(),
                 waiting: Mutex::new(Some(waiting)),
             }),
         }
@@ -62,16 +63,23 @@ impl Recorder {
     /// Takes an event, if there is room. It does not wait.
     pub fn record(&self, event: ActivityEvent) {
         if self.queue.try_send(event).is_err() {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped.inc();
         }
     }
 
     /// How many events were dropped since the process started.
     pub fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+        self.shared.dropped.get()
     }
 
-    /// Stores what is recorded until `stop`, and then what is left.
+    /// Adds its count of dropped events to the metrics of the module.
+    pub(crate) fn register(&self, module: Module) -> Module {
+        let dropped = self.shared.dropped.clone();
+        let says = "Recorded events that were dropped: the queue was full, or the process stopped";
+        module.metrics(move |registry| registry.register("recorder_dropped_events", says, dropped))
+    }
+
+    /// Stores recorded events until `stop`, and then the rest.
     pub(crate) async fn run(self, orchestrator: Orchestrator, host: Host, stop: CancellationToken) -> Result<()> {
         let waiting = self
             .shared
@@ -109,7 +117,7 @@ impl Recorder {
         if !is_flushed || !batch.is_empty() {
             self.drop_all(&mut batch, "the process stops");
         }
-        // What is recorded from now on is lost with the process.
+        // Events that are recorded from now on are lost with the process.
         waiting.close();
         Ok(())
     }
@@ -118,11 +126,11 @@ impl Recorder {
     async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<ActivityEvent>) -> bool {
         let before = batch.len();
         batch.retain(|event| event.check().is_ok());
-        self.shared
-            .dropped
-            .fetch_add((before - batch.len()) as u64, Ordering::Relaxed);
+        self.shared.dropped.inc_by((before - batch.len()) as u64);
         let store = async {
             let tx = host.begin().await?;
+            // The server, not this process, ends a wait for a lock: a statement that is given up here would keep its connection.
+            tables::limit_waits(&tx).await?;
             orchestrator.handle_client_events(&tx, batch.clone()).await?;
             tx.commit().await
         };
@@ -150,7 +158,7 @@ impl Recorder {
     fn drop_all(&self, batch: &mut Vec<ActivityEvent>, why: &str) {
         if !batch.is_empty() {
             tracing::warn!(events = batch.len(), why, "recorded activity was dropped");
-            self.shared.dropped.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            self.shared.dropped.inc_by(batch.len() as u64);
             batch.clear();
         }
     }

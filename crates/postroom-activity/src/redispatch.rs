@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::event::ActivityRedispatched;
 use crate::query::{self, EventFilter};
 use crate::sink::route_name;
-use crate::tables::TABLE;
+use crate::tables::{self, TABLE};
 
 const REDISPATCHES: &str = "user_activity_redispatch";
 /// The highest rate.
@@ -97,32 +97,18 @@ pub async fn begin(
     check_sink(&tx, sink_type).await?;
     let until_id = last_id(&tx).await?;
     let mut insert = Query::insert();
-    insert
-        .into_table(REDISPATCHES)
-        .columns([
-            "redispatch_id",
-            "sink_type",
-            "filter",
-            "per_second",
-            "sent_until_id",
-            "until_id",
-            "sent",
-            "state",
-            "created_by",
-            "created_at_ms",
-        ])
-        .values_panic([
-            id.as_str().into(),
-            sink_type.into(),
-            filter_text.as_str().into(),
-            i64::from(per_second).into(),
-            0.into(),
-            until_id.into(),
-            0.into(),
-            State::Running.name().into(),
-            actor.into(),
-            now_ms.into(),
-        ]);
+    insert.into_table(REDISPATCHES).columns(COLUMNS).values_panic([
+        id.as_str().into(),
+        sink_type.into(),
+        filter_text.as_str().into(),
+        i64::from(per_second).into(),
+        0.into(),
+        until_id.into(),
+        0.into(),
+        State::Running.name().into(),
+        actor.into(),
+        now_ms.into(),
+    ]);
     tx.execute(&insert)
         .await
         .map_err(|source| Error::db("begin a redispatch", source))?;
@@ -187,6 +173,7 @@ async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
     let (mut sent, mut at) = (0, redispatch.sent_until_id);
     while left > 0 {
         let tx = table::begin(db).await?;
+        tables::limit_waits(&tx).await?;
         let range = (at, redispatch.until_id);
         let batch = Ord::min(left, BATCH_MAX);
         let stored = query::by_row(&tx, &redispatch.filter, range, batch).await?;
@@ -240,7 +227,7 @@ async fn advance(
     Ok(done.rows_affected() > 0)
 }
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "redispatch_id",
     "sink_type",
     "filter",
@@ -250,6 +237,7 @@ const COLUMNS: [&str; 9] = [
     "sent",
     "state",
     "created_by",
+    "created_at_ms",
 ];
 
 fn read(row: &QueryResult) -> Result<Redispatch> {

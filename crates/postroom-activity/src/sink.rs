@@ -28,7 +28,7 @@ pub trait ActivitySink: std::fmt::Debug + Send + Sync {
     async fn sink_batch(&self, events: &[ActivityEvent]) -> Vec<SinkAnswer>;
 }
 
-/// What became of an event.
+/// The answer of a sink to one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkAnswer {
     /// The sink has it.
@@ -79,7 +79,7 @@ impl SinkDestination {
     }
 }
 
-/// What an entry is to this sink.
+/// The content of an entry, or its receipt if the sink need not be asked.
 enum Content {
     Event(Box<ActivityEvent>),
     Answer(Receipt),

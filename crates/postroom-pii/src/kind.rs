@@ -148,7 +148,7 @@ impl fmt::Debug for Removed {
 pub struct Cleaned<T> {
     /// The value that may be stored.
     pub value: T,
-    /// What was removed from it.
+    /// Counts of the removed data.
     pub removed: Removed,
 }
 

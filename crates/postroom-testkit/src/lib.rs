@@ -34,3 +34,26 @@ pub mod walk;
 pub use client::Client;
 pub use fresh::Fresh;
 pub use receiver::Receiver;
+
+/// Makes each function a test on SQLite, PostgreSQL and MariaDB.
+#[macro_export]
+macro_rules! on_each_database {
+    ($($name:ident: $sqlite:ident, $postgres:ident, $mariadb:ident;)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $sqlite() {
+                Box::pin($name($crate::fresh::sqlite().await)).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $postgres() {
+                Box::pin($name($crate::fresh::postgres().await)).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $mariadb() {
+                Box::pin($name($crate::fresh::mysql().await)).await;
+            }
+        )+
+    };
+}

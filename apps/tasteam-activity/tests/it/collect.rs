@@ -1,4 +1,4 @@
-//! What happens in tasteam becomes one stored row each, with the properties of the catalogue.
+//! Each fact and each search of tasteam becomes one stored row, with the properties of the catalogue.
 
 use postroom_activity::Source;
 use postroom_testkit::Fresh;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::site::Site;
 
-on_each_database! {
+postroom_testkit::on_each_database! {
     facts_are_stored: facts_are_stored_sqlite, facts_are_stored_postgres, facts_are_stored_mariadb;
     a_search_is_recorded: a_search_is_recorded_sqlite, a_search_is_recorded_postgres, a_search_is_recorded_mariadb;
     events_are_found: events_are_found_sqlite, events_are_found_postgres, events_are_found_mariadb;

@@ -1,12 +1,14 @@
 //! Collection that fails harms no request, and nothing is lost by it.
 
+use postroom_activity::Recorder;
 use postroom_testkit::{Fresh, fresh};
 use sea_orm::{ConnectionTrait as _, TransactionTrait as _};
-use serde_json::json;
+use serde_json::{Value, json};
+use tasteam_activity::collecting;
 
 use crate::site::Site;
 
-on_each_database! {
+postroom_testkit::on_each_database! {
     a_broken_table_harms_no_request: a_broken_table_harms_no_request_sqlite, a_broken_table_harms_no_request_postgres,
         a_broken_table_harms_no_request_mariadb;
 }
@@ -52,4 +54,24 @@ async fn requests(site: &Site, restaurant: i64) {
         let found = site.get("/tasteam/search?q=noodles").await;
         assert_eq!(found["restaurants"], json!([]));
     }
+}
+
+/// However long collection does not work: facts of the server are tried without end, unless the settings allow their loss.
+#[test]
+fn facts_are_tried_without_end_unless_their_loss_is_allowed() {
+    let retries = |section: Value| {
+        let module = collecting(Recorder::default()).module();
+        let module = module.configure(section.as_object().unwrap().clone()).unwrap();
+        let retry = |group: &str| {
+            let found = module.subscribers.iter().find(|one| one.group == group);
+            let retry = &found.unwrap().retry;
+            (retry.attempts_max, retry.age_max)
+        };
+        (retry("activity-map"), retry("activity-store"))
+    };
+    let without_end = (None, None);
+    assert_eq!(retries(json!({})), (without_end, without_end));
+    let (map, store) = retries(json!({ "strict_server_event_lossless": false }));
+    assert!(map.1.is_some(), "{map:?}");
+    assert_eq!(store, without_end);
 }

@@ -1,4 +1,4 @@
--- What users did: one row per event, whatever way it came. Times are in UTC.
+-- Activity of users: one row per event, from every source. Times are in UTC.
 create table if not exists user_activity_event (
     id bigint not null auto_increment,
     event_id varchar(64) not null,
@@ -25,8 +25,8 @@ create table if not exists user_activity_event (
     key user_activity_event_time (occurred_at desc)
 ) engine=InnoDB default character set utf8mb4 collate /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- What the sinks have not taken: the relay's own rows, by the names of the specification. What was sent, and what waits for its turn,
--- has no row of its own; `postroom why EVENT` shows it.
+-- Events that a sink has refused or not taken yet after an attempt, with the column names of the specification. These are rows of the
+-- relay. An event that was sent, or that was not tried yet, has no row here; `postroom why EVENT` shows it.
 create or replace view user_activity_dispatch_outbox as
 select
     aggregate_id as event_id,

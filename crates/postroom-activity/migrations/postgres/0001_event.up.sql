@@ -1,4 +1,4 @@
--- What users did: one row per event, whatever way it came.
+-- Activity of users: one row per event, from every source.
 create table user_activity_event (
     id bigserial primary key,
     event_id varchar(64) not null,
@@ -25,8 +25,8 @@ create index user_activity_event_member on user_activity_event (member_id, occur
 create index user_activity_event_name on user_activity_event (event_name, occurred_at desc);
 create index user_activity_event_time on user_activity_event (occurred_at desc);
 
--- What the sinks have not taken: the relay's own rows, by the names of the specification. What was sent, and what waits for its turn,
--- has no row of its own; `postroom why EVENT` shows it.
+-- Events that a sink has refused or not taken yet after an attempt, with the column names of the specification. These are rows of the
+-- relay. An event that was sent, or that was not tried yet, has no row here; `postroom why EVENT` shows it.
 create view user_activity_dispatch_outbox as
 select
     aggregate_id as event_id,

@@ -8,7 +8,7 @@ use super::Answer;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// What became of requests and events.
+/// Counts of requests and events, by their result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
     events: Family<Labels, Counter>,

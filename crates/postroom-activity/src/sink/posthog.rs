@@ -74,7 +74,7 @@ impl PosthogSink {
         })
     }
 
-    /// What it has counted.
+    /// The counts so far.
     pub fn counts(&self) -> PosthogCounts {
         let Counters {
             requests,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::ingest_site::{EVENTS, Setup, Site, stored, token_of};
 
-/// What a front does with the next request for events, before it only passes requests on.
+/// How a front treats the next request for events. After the last step it passes all requests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Answers 503 and passes nothing on.

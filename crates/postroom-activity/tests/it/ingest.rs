@@ -1,4 +1,4 @@
-//! What becomes of events that clients send, on each database.
+//! Results of events that clients send, on each database.
 
 use std::slice::from_ref;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::ingest_site::{Site, changed, column, event, result, stored, token_of, word};
 
-on_each_database! {
+postroom_testkit::on_each_database! {
     answers_per_event: each_event_has_its_answer_on_sqlite, each_event_has_its_answer_on_postgres, each_event_has_its_answer_on_mariadb;
     repeated_requests: a_repeated_event_is_a_duplicate_on_sqlite, a_repeated_event_is_a_duplicate_on_postgres, a_repeated_event_is_a_duplicate_on_mariadb;
     repeated_in_one_request: a_batch_with_repeats_is_stored_once_on_sqlite, a_batch_with_repeats_is_stored_once_on_postgres, a_batch_with_repeats_is_stored_once_on_mariadb;

@@ -94,7 +94,7 @@ async fn an_event_without_a_member_makes_no_profile() {
     }
 }
 
-/// What the same events look like in each further attempt, also from another process.
+/// The same events are the same request in each further attempt, also from another process.
 #[tokio::test]
 async fn a_batch_that_is_sent_again_is_the_same_request() {
     let fake = FakePosthog::open().await;

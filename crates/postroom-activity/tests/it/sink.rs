@@ -13,7 +13,7 @@ use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::wait::until;
 use sea_orm::{ConnectionTrait as _, Statement};
 
-on_each_database! {
+postroom_testkit::on_each_database! {
     stored_events_reach_the_sink: stored_events_reach_the_sink_sqlite, stored_events_reach_the_sink_postgres,
         stored_events_reach_the_sink_mariadb;
     a_member_is_forgotten: a_member_is_forgotten_sqlite, a_member_is_forgotten_postgres, a_member_is_forgotten_mariadb;

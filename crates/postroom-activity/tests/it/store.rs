@@ -11,7 +11,7 @@ use serde_json::json;
 use time::macros::datetime;
 use tokio::task::JoinSet;
 
-on_each_database! {
+postroom_testkit::on_each_database! {
     an_event_is_stored_once: an_event_is_stored_once_sqlite, an_event_is_stored_once_postgres, an_event_is_stored_once_mariadb;
     everything_comes_back: everything_comes_back_sqlite, everything_comes_back_postgres, everything_comes_back_mariadb;
     writers_at_once: writers_at_once_sqlite, writers_at_once_postgres, writers_at_once_mariadb;

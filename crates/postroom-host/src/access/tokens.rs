@@ -90,7 +90,7 @@ impl Accepted {
     }
 }
 
-/// What the list says about a token.
+/// The answer of the list about a token.
 struct Answer {
     token: Option<Arc<Token>>,
     /// Whether the list is young enough to be believed.

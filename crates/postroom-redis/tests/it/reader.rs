@@ -76,7 +76,7 @@ impl Screen for NoText {
     }
 }
 
-/// What became of the entries of a stream.
+/// The results of the entries of a stream.
 struct Outcome {
     site: Site,
     stream: String,

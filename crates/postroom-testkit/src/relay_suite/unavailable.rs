@@ -309,7 +309,7 @@ pub async fn attempts_of_an_unavailable_entry_survive_a_restart(fresh: Fresh) {
 /// Clocks of databases that round to milliseconds, and of processes.
 const ROUNDED: Duration = Duration::from_millis(50);
 
-/// Nobody asked again before `wait` was over.
+/// No relay has asked again before the end of `wait`.
 fn assert_apart(asked_at: &[Instant], wait: Duration) {
     let gaps: Vec<Duration> = asked_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(

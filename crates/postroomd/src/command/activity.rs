@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write as _};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use postroom_activity::query::{self, EventFilter, PAGE_MAX, StoredEvent};
+use postroom_activity::query::{self, EventFilter, PAGE_MAX};
 use postroom_activity::redispatch::{self, PER_SECOND_MAX};
-use postroom_activity::{Source, forget};
+use postroom_activity::{Source, export, forget};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -196,7 +196,7 @@ impl Export {
         let filter = self.which.filter();
         let mut out = BufWriter::new(std::io::stdout().lock());
         if matches!(self.format, Format::Csv) {
-            writeln!(out, "{}", CSV_TITLES.join(","))?;
+            writeln!(out, "{}", export::csv_titles())?;
         }
         let mut after = None;
         loop {
@@ -204,7 +204,7 @@ impl Export {
             for stored in &page.events {
                 match self.format {
                     Format::Jsonl => writeln!(out, "{}", serde_json::to_string(stored)?)?,
-                    Format::Csv => writeln!(out, "{}", csv_line(stored)?)?,
+                    Format::Csv => writeln!(out, "{}", export::csv_line(stored)?)?,
                 }
             }
             after = page.next;
@@ -214,66 +214,6 @@ impl Export {
         }
         out.flush()?;
         Ok(())
-    }
-}
-
-const CSV_TITLES: [&str; 17] = [
-    "id",
-    "event_id",
-    "event_name",
-    "event_version",
-    "occurred_at",
-    "member_id",
-    "anonymous_id",
-    "session_id",
-    "source",
-    "request_path",
-    "request_method",
-    "device_id",
-    "platform",
-    "app_version",
-    "locale",
-    "properties",
-    "created_at",
-];
-
-fn csv_line(stored: &StoredEvent) -> Result<String> {
-    let event = &stored.event;
-    let optional = |text: &Option<String>| text.clone().unwrap_or_default();
-    let fields = [
-        stored.id.to_string(),
-        event.event_id.clone(),
-        event.event_name.clone(),
-        event.event_version.clone(),
-        event.occurred_at.format(&Rfc3339)?,
-        event.member_id.map(|id| id.to_string()).unwrap_or_default(),
-        optional(&event.anonymous_id),
-        optional(&event.session_id),
-        event.source.name().to_owned(),
-        optional(&event.request_path),
-        optional(&event.request_method),
-        optional(&event.device_id),
-        optional(&event.platform),
-        optional(&event.app_version),
-        optional(&event.locale),
-        serde_json::to_string(&event.properties)?,
-        stored.created_at.format(&Rfc3339)?,
-    ];
-    Ok(fields.map(|field| quoted(&field)).join(","))
-}
-
-/// A field as RFC 4180 writes it. A text that a spreadsheet would run as a formula gets an apostrophe before it.
-fn quoted(field: &str) -> String {
-    let is_formula =
-        field.starts_with(['=', '+', '@', '\t', '\r']) || (field.starts_with('-') && field.parse::<f64>().is_err());
-    let field = if is_formula {
-        format!("'{field}")
-    } else {
-        field.to_owned()
-    };
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
     }
 }
 
@@ -345,26 +285,6 @@ impl Forget {
                  retention.outbox",
                 forgotten.events, forgotten.waiting, forgotten.dead_letters
             )),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_is_quoted_and_no_formula() {
-        for (field, expected) in [
-            ("plain", "plain"),
-            ("a,b", "\"a,b\""),
-            ("say \"hi\"", "\"say \"\"hi\"\"\""),
-            ("=1+1", "'=1+1"),
-            ("-5", "-5"),
-            ("-a", "'-a"),
-            ("", ""),
-        ] {
-            assert_eq!(quoted(field), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the sink remembers of its deployment between batches. A restart forgets it, which costs a request or two.
+//! Facts about the deployment that the sink remembers between batches. A restart forgets it, which costs a request or two.
 
 use std::time::{Duration, Instant};
 

@@ -28,7 +28,7 @@ const FORM_ERRORS: [&str; 6] = [
 /// The longest reason of PostHog that is repeated.
 const REASON_BYTES_MAX: usize = 80;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// There is an answer for each event.

@@ -35,14 +35,14 @@ pub(super) struct Item {
     pub(super) content: Content,
 }
 
-/// What a message contains.
+/// The content of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// An event; the subscriber may not listen to its type.
     Event,
     /// Nothing, by the subscriber's reader.
     Ignored,
-    /// What no handler gets, and why: it is no event, or its broker has given it up.
+    /// The reason why no handler gets a message: it is no event, or its broker has given it up.
     Broken(String),
 }
 
