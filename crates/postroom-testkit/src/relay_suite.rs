@@ -62,6 +62,8 @@ macro_rules! relay_suite {
             an_unavailable_head_of_the_log_does_not_stop_a_route_with_rare_probes
             a_route_with_rare_probes_keeps_to_them_over_crashes
             a_destination_that_asks_for_a_longer_wait_gets_it
+            a_destination_that_asks_for_no_further_wait_is_not_asked_without_pause
+            a_probe_that_an_operator_asks_for_takes_what_was_put_aside
             an_operator_sees_the_next_probe_and_can_have_it_now
         );
         $crate::relay_suite!($fresh; fairness:

@@ -76,15 +76,22 @@ impl ActivitySink for WebhookSink {
         "webhook"
     }
 
-    /// Posts some events at a time. After one that finds the receiver unavailable, no further event is posted.
+    /// Posts some events at a time. When all of them find the receiver unavailable, no further event is posted. (One of them alone may be
+    /// an event that the receiver fails on: it costs no other event an attempt.)
     async fn sink_batch(&self, events: &[ActivityEvent]) -> Vec<SinkAnswer> {
         let mut answers: Vec<SinkAnswer> = Vec::with_capacity(events.len());
         for some in events.chunks(REQUESTS_MAX) {
-            let is_unavailable = |answer: &&SinkAnswer| matches!(answer, SinkAnswer::Unavailable { .. });
-            match answers.iter().find(is_unavailable).cloned() {
-                None => answers.extend(join_all(some.iter().map(|event| self.post(event))).await),
-                Some(unavailable) => answers.extend(some.iter().map(|_| unavailable.clone())),
+            let posted = join_all(some.iter().map(|event| self.post(event))).await;
+            let is_outage = posted
+                .iter()
+                .all(|answer| matches!(answer, SinkAnswer::Unavailable { .. }));
+            answers.extend(posted);
+            if is_outage {
+                break;
             }
+        }
+        if let Some(last) = answers.last().cloned() {
+            answers.resize(events.len(), last);
         }
         answers
     }

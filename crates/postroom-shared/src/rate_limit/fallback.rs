@@ -53,11 +53,14 @@ impl FallbackRateLimiter {
         let Some(shared) = &self.shared else {
             return TakenFrom::Usual(self.local.take(key, limit, window));
         };
-        if self.is_paused() {
+        if !self.may_ask() {
             return TakenFrom::Fallback(self.local.take(key, limit, window));
         }
         match shared.take(key, limit, window).await {
-            Ok(taken) => TakenFrom::Usual(taken),
+            Ok(taken) => {
+                self.resume();
+                TakenFrom::Usual(taken)
+            }
             Err(error) => {
                 tracing::warn!(
                     error = error.report(),
@@ -69,9 +72,22 @@ impl FallbackRateLimiter {
         }
     }
 
-    fn is_paused(&self) -> bool {
-        let at = self.try_again_at.lock().unwrap_or_else(PoisonError::into_inner);
-        at.is_some_and(|at| Instant::now() < at)
+    /// Whether this request may ask the shared state. After a pause only one request asks, until it has an answer.
+    fn may_ask(&self) -> bool {
+        let mut at = self.try_again_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match *at {
+            None => true,
+            Some(at) if now < at => false,
+            Some(_) => {
+                *at = Some(now + PAUSE);
+                true
+            }
+        }
+    }
+
+    fn resume(&self) {
+        *self.try_again_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn pause(&self) {
@@ -121,5 +137,33 @@ mod tests {
         shared.is_away.store(false, Ordering::Relaxed);
         tokio::time::advance(PAUSE).await;
         assert!(matches!(take().await, TakenFrom::Usual(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_request_asks_for_all_whether_the_shared_state_is_back() {
+        /// Does not answer for a second, and then fails.
+        #[derive(Debug, Default)]
+        struct Silent(AtomicU32);
+
+        #[async_trait]
+        impl RateLimiter for Silent {
+            async fn take(&self, _key: &str, _limit: u32, _window: Duration) -> Result<Taken> {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PAUSE / 2).await;
+                Err(Error::new(ErrorKind::Unavailable, "away"))
+            }
+        }
+
+        let shared = Arc::new(Silent::default());
+        let limiter = FallbackRateLimiter::new(Some(Arc::clone(&shared) as _));
+        let take = async || limiter.take("a", 9, Duration::from_mins(1)).await;
+        take().await;
+        tokio::time::advance(PAUSE).await;
+        let answers = tokio::join!(take(), take(), take());
+        assert!(matches!(
+            answers,
+            (TakenFrom::Fallback(_), TakenFrom::Fallback(_), TakenFrom::Fallback(_))
+        ));
+        assert_eq!(shared.0.load(Ordering::Relaxed), 2, "only one of the three asks");
     }
 }

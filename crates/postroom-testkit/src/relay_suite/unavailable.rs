@@ -70,8 +70,8 @@ impl Gateway {
         self.asked_at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_after(&self, after: Duration) {
-        *self.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(after);
+    fn set_after(&self, after: impl Into<Option<Duration>>) {
+        *self.after.lock().unwrap_or_else(PoisonError::into_inner) = after.into();
     }
 
     fn away(&self) -> Receipt {
@@ -413,6 +413,64 @@ pub async fn a_destination_that_asks_for_a_longer_wait_gets_it(fresh: Fresh) {
     }
     office.stop().await;
     assert_eq!(gateways.map(|gateway| gateway.delivered()), [1, 1]);
+}
+
+/// A destination that has asked for a wait, and does not ask for another one while it is still away, is probed more and more rarely:
+/// not all the time.
+pub async fn a_destination_that_asks_for_no_further_wait_is_not_asked_without_pause(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let gateway = Arc::new(Gateway::default());
+    gateway.is_away.store(true, SeqCst);
+    gateway.set_after(Duration::from_secs(1));
+    office.start(office.relay().route(gateway.route(quick(5))));
+    office.emit(&[("a", "0")]).await;
+    until_asked(&office, &gateway, 1).await;
+    gateway.set_after(None);
+    until_asked(&office, &gateway, 2).await;
+    let begun = Instant::now();
+    let is_over = async || begun.elapsed() > Duration::from_secs(2);
+    office.until("the outage lasts", is_over).await;
+    let asked = gateway.asked_at().len();
+    assert!(asked < 20, "it was asked {asked} times in {:?}", begun.elapsed());
+    assert_eq!(
+        status_of(&office, "gateway").await.probe_s,
+        None,
+        "no time is shown that has passed"
+    );
+    gateway.is_away.store(false, SeqCst);
+    office.until_settled("gateway").await;
+    office.until("it is up", async || downs(&office).await == 0).await;
+    office.stop().await;
+    assert_eq!(gateway.delivered(), 1);
+}
+
+/// An operator who has the next probe now gets also the entries that were put aside while the destination wanted to be left alone.
+pub async fn a_probe_that_an_operator_asks_for_takes_what_was_put_aside(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let gateway = Arc::new(Gateway::default());
+    gateway.is_away.store(true, SeqCst);
+    gateway.set_after(Duration::from_secs(900));
+    let route = Route {
+        probe: Probe::every(Duration::from_secs(1)),
+        ..gateway.route(quick(5))
+    };
+    office.start(office.relay().route(route));
+    let is_waiting = async || {
+        let status = status_of(&office, "gateway").await;
+        status.probe_s.is_some_and(|wait| wait > 800.0)
+    };
+    office.emit(&[("a", "0")]).await;
+    until_asked(&office, &gateway, 1).await;
+    office.until("the route waits", is_waiting).await;
+    office.emit(&[("b", "1")]).await;
+    set_paused(&office, false).await; // the probe puts the first entry aside, to see whether it fails alone
+    until_asked(&office, &gateway, 2).await;
+    office.until("the route waits again", is_waiting).await;
+    gateway.is_away.store(false, SeqCst);
+    set_paused(&office, false).await;
+    office.until("both arrive", async || gateway.delivered() == 2).await;
+    office.until_settled("gateway").await;
+    office.stop().await;
 }
 
 /// Waits until the status shows why the destination is down, and that it is asked again in about an hour.

@@ -166,6 +166,8 @@ impl<'a> Judge<'a> {
     pub(crate) fn past(&self, entries: &[(&Entry, Option<Receipt>)], blocked: &Lanes) -> Settlement {
         let mut settlement = Settlement::default();
         let mut still: Lanes = Lanes::new();
+        // In an outage the whole route waits, and an operator may end that wait for all entries.
+        let is_outage = Outage::of(entries.iter().filter_map(|(_, receipt)| receipt.as_ref())).is_some();
         for (entry, receipt) in entries {
             if *receipt == Some(Receipt::Delivered) && blocked.is_empty() && still.is_empty() {
                 settlement.delivered += 1; // what nearly every entry is, without a lane made for it
@@ -185,7 +187,8 @@ impl<'a> Judge<'a> {
                     self.park_new(fate, lane, &mut still, &mut settlement);
                 }
                 Some(Receipt::Unavailable { says, after }) => {
-                    let fate = self.fate(fresh(entry), says, false, false).no_sooner(*after);
+                    let alone = after.filter(|_| !is_outage);
+                    let fate = self.fate(fresh(entry), says, false, false).no_sooner(alone);
                     self.park_new(fate, lane, &mut still, &mut settlement);
                 }
                 Some(Receipt::Rejected(error)) => {

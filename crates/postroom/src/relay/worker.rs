@@ -192,7 +192,7 @@ impl ShardWorker {
                         self.wait(work, stop).await;
                     }
                 }
-                Ok(Turn::Down) if work.as_ref().is_some_and(Work::has_probe) => {} // the next turn waits for the probe
+                Ok(Turn::Down) if work.as_ref().is_some_and(Work::waits) => {} // the next turn waits for the probe
                 Ok(Turn::Down) => backoff.wait(stop).await,
                 Err(error) if error.kind() == ErrorKind::Deposed => {
                     tracing::warn!(route = %self.route.name, shard = self.shard.number, epoch, "deposed; stopping");

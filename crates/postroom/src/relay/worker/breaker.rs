@@ -44,6 +44,11 @@ impl Work {
         self.down.as_ref()?.probe_at.filter(|at| *at > Instant::now())
     }
 
+    /// Whether that time is still to come.
+    pub(super) fn waits(&self) -> bool {
+        self.waits_until().is_some()
+    }
+
     /// Whether the store has a time for the next probe.
     pub(super) fn has_probe(&self) -> bool {
         self.down.as_ref().is_some_and(|down| down.probe_at.is_some())
@@ -68,11 +73,12 @@ impl ShardWorker {
     }
 
     /// The destination answers nothing but `Unavailable`. With a `wait` nothing is sent for so long, and that is written down at once.
-    /// Otherwise the second time in a row is taken for an outage and written down, once for each reason.
+    /// Otherwise the second time in a row is taken for an outage and written down, once for each reason. A time that an earlier answer
+    /// asked for no longer counts then.
     pub(super) async fn is_unavailable(&self, work: &mut Work, reason: String, wait: Option<Duration>) -> Result<()> {
         let is_outage = std::mem::replace(&mut work.memory.probing, true);
         let is_known = work.down.as_ref().is_some_and(|down| down.reason == reason);
-        if wait.is_none() && (!is_outage || is_known) {
+        if wait.is_none() && (!is_outage || is_known && !work.has_probe()) {
             tracing::debug!(route = %self.route.name, reason, "destination unavailable");
             return Ok(());
         }
