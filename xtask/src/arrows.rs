@@ -138,6 +138,11 @@ mod tests {
             "postroom-testkit",
             &["postroomd must not depend on postroom-testkit"],
         );
+        check(
+            "postroom-terminal",
+            "postroomd",
+            &["postroom-terminal must not depend on postroomd"],
+        );
         check("postroomd", "postroom-pii", &[]);
         check(
             "postroom-pii",

@@ -12,6 +12,9 @@ use crate::workspace::{Crate, Workspace};
 
 const LINES_MAX: usize = 600;
 const TEST_LINES_MAX: usize = 900;
+/// The sources of the program, and how many lines they may have without tests: it is configuration, command line and signals.
+const PROGRAM: &str = "crates/postroomd/src";
+const PROGRAM_LINES_MAX: usize = 6_000;
 
 /// Names that say nothing; neither a file nor a module carries one, alone or as its last word.
 const BANNED: &[&str] = &[
@@ -72,6 +75,7 @@ pub(crate) fn problems(workspace: &Workspace) -> Result<Vec<String>> {
         }
     }
     problems.extend(language::problem(&sources));
+    problems.extend(too_large_program(&sources));
     problems.extend(uneven_migrations(&files));
     problems.extend(
         workspace
@@ -87,6 +91,21 @@ fn too_long(file: &Path, text: &str) -> Option<String> {
     let limit = if is_test { TEST_LINES_MAX } else { LINES_MAX };
     let lines = text.lines().count();
     (lines > limit).then(|| format!("{}: {lines} lines; the limit is {limit}", file.display()))
+}
+
+fn too_large_program(sources: &BTreeMap<PathBuf, String>) -> Option<String> {
+    let is_own = |file: &Path| file.starts_with(PROGRAM) && !file.ends_with("tests.rs");
+    let own = sources.iter().filter(|(file, _)| is_own(file));
+    // The tests of a file are its last module.
+    let lines: usize = own
+        .map(|(_, text)| text.lines().take_while(|line| *line != "#[cfg(test)]").count())
+        .sum();
+    (lines > PROGRAM_LINES_MAX).then(|| {
+        format!(
+            "{PROGRAM}: {lines} lines without tests; the limit is {PROGRAM_LINES_MAX}. Move code that is neither configuration nor \
+             command line nor signals to the crate of its concept"
+        )
+    })
 }
 
 fn banned_names(file: &Path, text: &str) -> Vec<String> {
@@ -189,7 +208,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    use super::{banned_names, commands_in_library, machine_paths, too_long, uneven_migrations, unused_dependencies};
+    use super::{
+        banned_names, commands_in_library, machine_paths, too_large_program, too_long, uneven_migrations,
+        unused_dependencies,
+    };
     use crate::workspace::Crate;
 
     #[test]
@@ -199,6 +221,23 @@ mod tests {
         assert!(check("crates/a/src/lib.rs", 601));
         assert!(!check("crates/a/tests/it/main.rs", 900));
         assert!(check("crates/a/tests/it/main.rs", 901));
+    }
+
+    #[test]
+    fn the_program_is_counted_without_its_tests() {
+        let is_too_large = |file: &str, text: String| {
+            let small = ("crates/postroomd/src/main.rs".into(), "fn main() {}\n".to_owned());
+            too_large_program(&BTreeMap::from([small, (file.into(), text)])).is_some()
+        };
+        let program = "crates/postroomd/src/config/value.rs";
+        assert!(!is_too_large(program, "\n".repeat(5_999)));
+        assert!(is_too_large(program, "\n".repeat(6_000)));
+        assert!(!is_too_large(program, format!("#[cfg(test)]{}", "\n".repeat(6_000))));
+        assert!(!is_too_large(
+            "crates/postroomd/src/daemon/tests.rs",
+            "\n".repeat(6_000)
+        ));
+        assert!(!is_too_large("crates/postroom-host/src/lib.rs", "\n".repeat(6_000)));
     }
 
     #[test]
@@ -241,7 +280,7 @@ mod tests {
         let told = "run `postroom migrate` first\nsee postroom dead list";
         assert_eq!(count("crates/postroom/src/error.rs", told), 2);
         assert_eq!(count("crates/postroom-sqlite/src/error.rs", told), 2);
-        assert_eq!(count("crates/postroomd/src/text.rs", told), 0);
+        assert_eq!(count("crates/postroom-terminal/src/text.rs", told), 0);
         assert_eq!(
             count(
                 "crates/postroom/src/lib.rs",

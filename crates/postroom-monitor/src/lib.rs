@@ -2,6 +2,7 @@
 
 mod health;
 mod metrics;
+pub mod progress;
 
 pub use health::{Readiness, ReadinessReport};
 pub use metrics::Metrics;

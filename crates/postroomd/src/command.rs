@@ -25,9 +25,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use postroom_telemetry::log;
 
 use crate::config::Config;
-use crate::log;
 use crate::store::StoreUrl;
 
 /// Delivers the events that your transaction commits: nothing lost, in order per aggregate, with one effect — and you can see it.

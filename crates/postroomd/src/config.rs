@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use postroom_host::Retention;
+use postroom_telemetry::LogFormat;
 use toml::Table;
 
 use crate::broker::BrokerKind;
@@ -78,7 +79,7 @@ pub(crate) struct Store {
 /// `[log]`
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Log {
-    pub(crate) format: Format,
+    pub(crate) format: LogFormat,
     pub(crate) level: String,
 }
 
@@ -86,13 +87,6 @@ pub(crate) struct Log {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Telemetry {
     pub(crate) otlp: Option<String>,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Format {
-    Text,
-    Json,
 }
 
 /// `[relay]`
@@ -160,7 +154,7 @@ impl fmt::Debug for ModuleSettings {
 impl Default for Log {
     fn default() -> Self {
         Self {
-            format: Format::Text,
+            format: LogFormat::Text,
             level: "info".to_owned(),
         }
     }

@@ -1,21 +1,13 @@
 //! The binary `postroom`: reads the configuration, wires store, relay, server and modules together, and lets operators
-//! look and act. It is the only place that reads the environment and prints.
+//! look and act. Only this program and `postroom-terminal`, which prints for it, read the environment.
 
-mod age;
-mod board;
 mod broker;
 mod command;
 mod config;
 mod daemon;
-mod listing;
-mod log;
 mod module;
-mod output;
 mod signal;
 mod store;
-mod telemetry;
-mod text;
-mod view;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -23,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
+use postroom_terminal::{listing, output};
 
 use crate::command::Cli;
 

@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use postroom::operate::counted;
 use postroom_host::{Catalogue, Listed, Lock, Module};
+use postroom_terminal::output::{self, Paint, Tone, wrap};
 use serde_json::json;
 
 use crate::config::Config;
 use crate::module;
-use crate::output::{self, Paint, Tone, wrap};
 
 /// The width to write for when there is no terminal.
 const USUAL: usize = 80;

@@ -3,11 +3,11 @@
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use postroom::operate::counted;
+use postroom_terminal::output::{print, print_json};
 use serde_json::json;
 
 use super::Shared;
 use crate::config::{Config as Settings, REFERENCE, Unusable};
-use crate::output::{print, print_json};
 
 /// Check or document the configuration
 #[derive(Debug, Subcommand)]

@@ -8,13 +8,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use postroom::operate::{self, RouteStatus, SettingReport, Status};
 use postroom::{Inspect, migration};
-use serde::Serialize;
+use postroom_terminal::output::{chain, print_json};
+use postroom_terminal::page::finding::{self, Finding, State};
+use postroom_terminal::text;
 
 use crate::config::Config;
-use crate::listing::{Cell, Listing};
 use crate::module;
-use crate::output::{Paint, Tone, chain, print, print_json};
-use crate::text;
 
 /// Clocks may differ by this much before somebody should look.
 const SKEW_S_MAX: f64 = 1.0;
@@ -31,60 +30,12 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Finding {
-    state: State,
-    what: String,
-    says: String,
-    /// The next step for the operator, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Ok,
-    Warn,
-    Fail,
-}
-
-impl Finding {
-    fn ok(what: impl Into<String>, says: impl Into<String>) -> Self {
-        Self {
-            state: State::Ok,
-            what: what.into(),
-            says: says.into(),
-            next: None,
-        }
-    }
-
-    fn warn(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
-            state: State::Warn,
-            what: what.into(),
-            says: says.into(),
-            next: Some(next.into()),
-        }
-    }
-
-    fn fail(what: impl Into<String>, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
-            state: State::Fail,
-            what: what.into(),
-            says: says.into(),
-            next: Some(next.into()),
-        }
-    }
-}
-
 impl Doctor {
     pub(crate) async fn run(self, config: &Config) -> Result<()> {
         let findings = examine(config).await;
         match self.json {
             true => print_json(&findings)?,
-            false => show(&findings)?,
+            false => finding::show(&findings)?,
         }
         match findings.iter().filter(|finding| finding.state == State::Fail).count() {
             0 => Ok(()),
@@ -249,21 +200,4 @@ fn worked(status: &Status) -> Finding {
             "start a relay that has them: `postroom up` or `postroom serve --roles relay`",
         ),
     }
-}
-
-fn show(findings: &[Finding]) -> Result<()> {
-    let mut listing = Listing::new(&["", "what", "says"]);
-    for finding in findings {
-        let state = match finding.state {
-            State::Ok => Cell::new(Tone::Good, "ok"),
-            State::Warn => Cell::new(Tone::Warn, "warn"),
-            State::Fail => Cell::new(Tone::Bad, "fail"),
-        };
-        listing.row([state, finding.what.as_str().into(), finding.says.as_str().into()]);
-        if let Some(next) = &finding.next {
-            listing.row(["".into(), "".into(), format!("→ {next}").into()]);
-        }
-    }
-    let lines = listing.lines(None, Paint::detect());
-    print(lines.into_iter().skip(1).collect::<Vec<_>>().join("\n"))
 }

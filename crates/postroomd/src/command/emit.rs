@@ -5,11 +5,11 @@ use std::io::Read as _;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use postroom::{Event, parse_payload, table};
+use postroom_terminal::age::parse_time;
+use postroom_terminal::output::{print, print_json};
 use time::OffsetDateTime;
 
-use crate::age::parse_time;
 use crate::config::Config;
-use crate::output::{print, print_json};
 
 /// Record an event in the outbox, and print its id
 #[derive(Debug, Args)]

@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::operate;
+use postroom_terminal::output::{print, print_json};
 
 use super::actor;
 use crate::config::Config;
-use crate::output::{print, print_json};
 
 /// Forget a route that was renamed or removed; until then it holds back retention
 ///

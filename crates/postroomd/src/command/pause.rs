@@ -3,11 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 use postroom::operate;
+use postroom_terminal::output::{print, print_json};
 use serde_json::json;
 
 use super::actor;
 use crate::config::Config;
-use crate::output::{print, print_json};
 
 /// Pause a route, whichever process works it; what is emitted meanwhile is kept
 #[derive(Debug, Args)]

@@ -4,14 +4,14 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use postroom::Inspect;
 use postroom::operate::counted;
-use postroom::replay::{self, Preview, Range, ReplayStatus};
+use postroom::replay::{self, Range};
+use postroom_terminal::age::parse_time;
+use postroom_terminal::output::{print, print_json};
+use postroom_terminal::page;
 use time::OffsetDateTime;
 
 use super::actor;
-use crate::age::{parse_time, with_date};
 use crate::config::Config;
-use crate::listing::Listing;
-use crate::output::{print, print_json};
 
 /// Deliver old events once more to one route, without touching any other
 #[derive(Debug, Args)]
@@ -120,7 +120,11 @@ impl Order {
         }
         if dry_run {
             let store = config.store.url.open_ready_to_read().await?;
-            return show_preview(replay::preview(&*store, &order).await?, &order, json);
+            let preview = replay::preview(&*store, &order).await?;
+            return match json {
+                true => print_json(&preview),
+                false => page::replay::preview(&preview, &order),
+            };
         }
         let store = config.store.url.open_ready().await?;
         let replay_id = replay::start(&*store, &order, &actor()).await?;
@@ -153,52 +157,14 @@ impl Order {
     }
 }
 
-fn show_preview(preview: Preview, order: &replay::Replay, json: bool) -> Result<()> {
-    if json {
-        return print_json(&preview);
-    }
-    let seconds = preview.entries.div_ceil(u64::from(order.per_second.max(1)));
-    print(format!(
-        "{} of entries {} to {} would be delivered to {} again, in {} or more; nothing was begun",
-        counted(preview.entries, "event", "events"),
-        preview.first_id,
-        preview.last_id,
-        order.route,
-        counted(seconds, "second", "seconds")
-    ))
-}
-
 impl List {
     async fn run(self, store: &dyn Inspect) -> Result<()> {
         let replays = replay::list(store.db(), self.limit).await?;
         if self.json {
             return print_json(&replays);
         }
-        if replays.is_empty() {
-            return print("there are no replays");
-        }
-        let mut listing = Listing::new(&[
-            "#replay", "route", "state", "#events", "#entry", "#of", "#rate", "begun", "by",
-        ]);
-        for replay in &replays {
-            listing.row(row(replay));
-        }
-        print(listing.text())
+        page::replay::list(&replays)
     }
-}
-
-fn row(replay: &ReplayStatus) -> [crate::listing::Cell; 9] {
-    [
-        replay.replay_id.into(),
-        replay.route.as_str().into(),
-        replay.state.into(),
-        replay.parked.into(),
-        replay.next_id.into(),
-        replay.until_id.into(),
-        u64::from(replay.per_second).into(),
-        with_date(replay.created_at).into(),
-        replay.created_by.as_str().into(),
-    ]
 }
 
 impl Cancel {

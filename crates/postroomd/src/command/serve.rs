@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use postroom_monitor::progress;
+use postroom_telemetry::{Traces, log};
 
-use super::up::log_progress;
 use crate::config::Config;
 use crate::daemon;
+use crate::module;
 use crate::signal::Signals;
-use crate::telemetry::Telemetry;
-use crate::{log, module};
 
 /// Run chosen roles of the daemon, with logs and without example traffic
 ///
@@ -36,8 +36,8 @@ enum Role {
 impl Serve {
     pub(crate) async fn run(self, mut config: Config) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let telemetry = Telemetry::to(config.telemetry.otlp.as_deref())?;
-        log::to_stderr(&config.log, &telemetry);
+        let traces = Traces::to(config.telemetry.otlp.as_deref())?;
+        log::to_stderr(config.log.format, &config.log.level, &traces);
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         let listener = daemon::bind(config.server.listen).await?;
         let address = listener.local_addr().context("read the bound address")?;
@@ -47,14 +47,14 @@ impl Serve {
         let process = daemon::platform(&config, &store, module::enabled(&config))?
             .serve_with(listener, config.server.serving())
             .doors(config.access.doors(config.server.is_reachable(address))?)
-            .part("progress", |host, stop| log_progress(host.store, stop))
+            .part("progress", |host, stop| progress::log(host.store, stop))
             .build()?;
         daemon::check_doors(&config, store.as_ref(), &process, address).await?;
         daemon::log_if_unlocked(&config, address);
         tracing::info!(roles = ?self.roles, store = %config.store.url, listen = %config.server.url(address), "serving");
         let outcome = daemon::run(process, signals).await;
         daemon::close(store.as_ref()).await?;
-        telemetry.finish().await;
+        traces.finish().await;
         outcome
     }
 }

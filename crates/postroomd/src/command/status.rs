@@ -7,15 +7,15 @@ use anyhow::{Result, bail};
 use clap::Args;
 use postroom::Inspect;
 use postroom::operate::{self, NextStep, counted};
+use postroom_terminal::age::{age, with_date};
+use postroom_terminal::board::{self, Meter};
+use postroom_terminal::listing::Listing;
+use postroom_terminal::output::{self, Paint, print, print_json, print_json_line};
+use postroom_terminal::text;
+use postroom_terminal::view::Screen;
 
-use crate::age::{age, with_date};
-use crate::board::{self, Meter};
 use crate::config::Config;
-use crate::listing::Listing;
-use crate::output::{self, Paint, print, print_json, print_json_line};
 use crate::signal::Signals;
-use crate::text;
-use crate::view::Screen;
 
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -6,10 +6,10 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use postroom::operate::Tail as Reader;
 use postroom::{Entry, Filter};
+use postroom_terminal::age::with_date;
+use postroom_terminal::output::{Paint, Tone, clean, print, print_json_line};
 
-use crate::age::with_date;
 use crate::config::Config;
-use crate::output::{Paint, Tone, clean, print, print_json_line};
 
 /// The longest wait between two looks for news.
 const LOOK_MAX: Duration = Duration::from_millis(500);

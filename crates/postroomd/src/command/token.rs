@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use postroom::clock;
 use postroom::operate::token::{self, NewToken, Role, Scope};
+use postroom_terminal::output::{self, print, print_json};
+use postroom_terminal::page;
 use serde_json::json;
 use time::OffsetDateTime;
 
 use super::actor;
-use crate::age::with_date;
 use crate::config::{Config, parse_duration};
-use crate::listing::{Cell, Listing};
-use crate::output::{self, Tone, print, print_json};
+use crate::module::BUILT_IN;
 
 /// Make, list and revoke the tokens with which services and people come in
 #[derive(Debug, Subcommand)]
@@ -98,6 +98,7 @@ impl Token {
 
 impl Create {
     async fn run(self, config: &Config) -> Result<()> {
+        warn_of_unknown(&self.modules);
         let store = config.store.url.open_ready().await?;
         let new = NewToken {
             name: self.name,
@@ -131,28 +132,19 @@ impl List {
         if self.json {
             return print_json(&tokens);
         }
-        if tokens.is_empty() {
-            return print("there is no token; `postroom token create NAME --role admin` makes one");
-        }
-        let now = clock::now();
-        let mut listing = Listing::new(&["name", "role", "begins with", "state", "last use", "scope"]);
-        for token in &tokens {
-            let state = match (token.revoked_at, token.expires_at) {
-                (Some(at), _) => Cell::new(Tone::Faint, format!("revoked {}", with_date(at))),
-                (None, Some(at)) if at <= now => Cell::new(Tone::Faint, format!("expired {}", with_date(at))),
-                (None, Some(at)) => Cell::new(Tone::Good, format!("until {}", with_date(at))),
-                (None, None) => Cell::new(Tone::Good, "valid"),
-            };
-            listing.row([
-                token.name.as_str().into(),
-                token.role.into(),
-                format!("{}…", token.hint).into(),
-                state,
-                token.last_used_at.map_or_else(|| "-".to_owned(), with_date).into(),
-                scope(&token.scope).into(),
-            ]);
-        }
-        print(listing.text())
+        page::token::list(&tokens, clock::now())
+    }
+}
+
+/// Warns of modules that this program does not have. A service with modules of its own may share the store, so they are not
+/// refused.
+fn warn_of_unknown(modules: &[String]) {
+    let known = BUILT_IN.map(|(name, _)| name);
+    for module in modules.iter().filter(|module| !known.contains(&module.as_str())) {
+        tracing::warn!(
+            "--module {module} opens no route of this program; its modules are {}",
+            known.join(", ")
+        );
     }
 }
 
@@ -161,13 +153,6 @@ fn expiry(lifetime: Duration) -> Result<OffsetDateTime> {
     let lifetime = time::Duration::try_from(lifetime).ok();
     let expires_at = lifetime.and_then(|lifetime| clock::now().checked_add(lifetime));
     expires_at.context("--expires-in is too long; the token would expire after the year 9999")
-}
-
-/// `module ledger; emit ledger.**`
-fn scope(scope: &Scope) -> String {
-    let modules = scope.modules.iter().map(|module| format!("module {module}"));
-    let emit = scope.emit.iter().map(|pattern| format!("emit {pattern}"));
-    modules.chain(emit).collect::<Vec<_>>().join("; ")
 }
 
 impl Revoke {

@@ -7,11 +7,12 @@ use clap::{Args, Subcommand};
 use postroom::operate::counted;
 use postroom_host::Module;
 use postroom_kafka::{Difference, TopicSpec};
+use postroom_terminal::output;
 use serde_json::json;
 
 use crate::broker::BrokerKind;
 use crate::config::{Config, Destination};
-use crate::{module, output};
+use crate::module;
 
 /// Plan and create the topics on Kafka that the configuration needs
 #[derive(Debug, Subcommand)]

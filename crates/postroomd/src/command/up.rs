@@ -3,25 +3,21 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use postroom::{Inspect, operate};
 use postroom_host::Module;
-use tokio_util::sync::CancellationToken;
+use postroom_monitor::progress;
+use postroom_telemetry::{Traces, log};
+use postroom_terminal::output;
+use postroom_terminal::view::{Notes, View};
 
 use crate::config::Config;
 use crate::daemon;
-use crate::output;
+use crate::module;
 use crate::signal::Signals;
 use crate::store::StoreUrl;
-use crate::telemetry::Telemetry;
-use crate::view::View;
-use crate::{log, module};
-
-/// How often progress is logged when nobody watches.
-const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Run everything in one process: store, relay, modules, HTTP
 ///
@@ -43,10 +39,11 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, mut config: Config) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let telemetry = Telemetry::to(config.telemetry.otlp.as_deref())?;
-        let notes = output::is_terminal().then(|| log::to_notes(&telemetry));
-        if notes.is_none() {
-            log::to_stderr(&config.log, &telemetry);
+        let traces = Traces::to(config.telemetry.otlp.as_deref())?;
+        let notes = output::is_terminal().then(Notes::default);
+        match notes.clone() {
+            Some(notes) => log::warnings_to(move || notes.clone(), &traces),
+            None => log::to_stderr(config.log.format, &config.log.level, &traces),
         }
         self.apply(&mut config);
         let listener = daemon::bind(config.server.listen).await?;
@@ -60,10 +57,15 @@ impl Up {
             .doors(config.access.doors(config.server.is_reachable(address))?);
         let platform = match &notes {
             Some(notes) => {
-                let view = View::new(Arc::clone(&store), &config.store.url, url.clone(), notes.clone());
+                let view = View::new(
+                    Arc::clone(&store),
+                    config.store.url.to_string(),
+                    url.clone(),
+                    notes.clone(),
+                );
                 platform.part("view", |_host, stop| view.run(stop))
             }
-            None => platform.part("progress", |host, stop| log_progress(host.store, stop)),
+            None => platform.part("progress", |host, stop| progress::log(host.store, stop)),
         };
         let process = platform.build()?;
         let Some(applied) = signals.unless(process.migrate()).await.transpose()? else {
@@ -80,7 +82,7 @@ impl Up {
         }
         let outcome = daemon::run(process, signals).await;
         daemon::close(store.as_ref()).await?;
-        telemetry.finish().await;
+        traces.finish().await;
         outcome
     }
 
@@ -124,34 +126,4 @@ async fn tell_if_standby(store: &dyn Inspect) {
              leases run out"
         );
     }
-}
-
-/// A log line for each route that has moved, now and then.
-pub(crate) async fn log_progress(store: Arc<dyn Inspect>, stop: CancellationToken) -> Result<()> {
-    let mut known = std::collections::HashMap::new();
-    while stop.run_until_cancelled(tokio::time::sleep(PROGRESS)).await.is_some() {
-        let status = match operate::status(store.as_ref()).await {
-            Ok(status) => status,
-            Err(error) => {
-                tracing::warn!(error = error.report(), "progress could not be read");
-                continue;
-            }
-        };
-        for route in &status.routes {
-            let name = (route.route.clone(), route.shard);
-            if known.insert(name, route.delivered) != Some(route.delivered) {
-                let parked = route.retrying + route.waiting;
-                tracing::info!(
-                    route = route.route,
-                    shard = route.shard,
-                    delivered = route.delivered,
-                    backlog = route.backlog,
-                    parked,
-                    dead = route.dead,
-                    "progress"
-                );
-            }
-        }
-    }
-    Ok(())
 }

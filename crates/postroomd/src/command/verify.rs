@@ -15,13 +15,13 @@ use postroom_proof::process::Process;
 use postroom_proof::trial::Outcome;
 use postroom_proof::verify::{Reader, Run};
 use postroom_proof::{Report, Trial, Workload, occupant};
+use postroom_terminal::output::{print, print_json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::BrokerAddress;
 use crate::command::trial::{Ground, migrate, progress};
 use crate::config::Config;
-use crate::output::{print, print_json};
 use crate::signal::Signals;
 use crate::store::{Kind, PLATFORM, StoreUrl};
 

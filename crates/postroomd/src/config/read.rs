@@ -1,12 +1,13 @@
 //! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
 
 use postroom_host::{Mistake, Module, Retention};
+use postroom_telemetry::LogFormat;
 use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, Format, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, access, alert, broker, route,
-    server, value,
+    Config, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, access, alert, broker, route, server,
+    value,
 };
 
 use crate::broker::BrokerKind;
@@ -41,7 +42,7 @@ fn read_root(root: &mut Section<'_>) -> Config {
         log: root.section("log", |section| Log {
             format: section.take_or(
                 "format",
-                value::one_of(&[("text", Format::Text), ("json", Format::Json)]),
+                value::one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]),
                 Log::default().format,
             ),
             level: section.take_or("level", value::level, Log::default().level),

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use postroom::Start;
+use postroom_telemetry::log;
 use time::Time;
 use time::macros::format_description;
 use toml::Value;
-use tracing_subscriber::EnvFilter;
 
 use crate::broker::{BrokerKind, BrokerUrl};
 use crate::store::StoreUrl;
@@ -118,7 +118,7 @@ pub(super) fn store_url(value: &Value) -> Result<StoreUrl, String> {
 pub(super) fn level(value: &Value) -> Result<String, String> {
     value
         .as_str()
-        .filter(|text| text.split(',').all(is_level_or_filter) && EnvFilter::try_new(text).is_ok())
+        .filter(|text| log::is_level(text))
         .map(str::to_owned)
         .ok_or_else(|| {
             must_be(
@@ -126,12 +126,6 @@ pub(super) fn level(value: &Value) -> Result<String, String> {
                 value,
             )
         })
-}
-
-/// A filter takes any bare word for the name of a target, and would log all of it and nothing else.
-fn is_level_or_filter(text: &str) -> bool {
-    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    text.contains(['=', '[']) || LEVELS.iter().any(|level| text.eq_ignore_ascii_case(level))
 }
 
 /// One of a closed set of words.

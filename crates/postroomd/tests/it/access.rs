@@ -118,6 +118,21 @@ async fn a_service_reaches_its_module_and_its_event_types_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_module_that_the_program_does_not_have_is_named() {
+    let place = place("").await;
+    let create = async |module: &str| place.run(&["token", "create", module, "--module", module]).await;
+    let (known, unknown) = (create("ledger").await, create("leger").await);
+    assert_eq!((known.code, known.err.as_str()), (Some(0), ""));
+    assert_eq!(
+        unknown.code,
+        Some(0),
+        "it may be a module of another service on this store"
+    );
+    let says = "--module leger opens no route of this program; its modules are hello, ledger, ";
+    assert!(unknown.err.contains(says), "{}", unknown.err);
+}
+
+#[tokio::test]
 async fn a_token_is_shown_once_listed_and_revoked() {
     let place = place("").await;
     let printed = place

@@ -1,12 +1,12 @@
 //! The brokers that are configured: whether they answer, and what about them can cost messages.
 
 use postroom::{Broker, Risk, operate};
+use postroom_terminal::output::chain;
+use postroom_terminal::page::finding::Finding;
 
-use super::Finding;
 use crate::broker::{BrokerKind, Brokers};
 use crate::config::Config;
 use crate::module::{self, Group};
-use crate::output::chain;
 
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let brokers = match Brokers::open(&config.brokers) {

@@ -10,7 +10,7 @@ const WITH_DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:3]");
 
 /// How long, in its largest two units at most: `0.4s`, `12s`, `3m 5s`, `2h 10m`, `5d 3h`.
-pub(crate) fn age(seconds: f64) -> String {
+pub fn age(seconds: f64) -> String {
     let whole = std::time::Duration::try_from_secs_f64(seconds)
         .unwrap_or_default()
         .as_secs();
@@ -25,17 +25,17 @@ pub(crate) fn age(seconds: f64) -> String {
 }
 
 /// The time of day, UTC, to the millisecond.
-pub(crate) fn of_day(at: OffsetDateTime) -> String {
+pub fn of_day(at: OffsetDateTime) -> String {
     at.format(OF_DAY).unwrap_or_default()
 }
 
 /// Date and time, UTC, to the millisecond.
-pub(crate) fn with_date(at: OffsetDateTime) -> String {
+pub fn with_date(at: OffsetDateTime) -> String {
     at.format(WITH_DATE).unwrap_or_default()
 }
 
 /// Reads a time from a command line.
-pub(crate) fn parse_time(text: &str) -> Result<OffsetDateTime, String> {
+pub fn parse_time(text: &str) -> Result<OffsetDateTime, String> {
     OffsetDateTime::parse(text, &Rfc3339)
         .map_err(|error| format!("{error}; write a time such as 2026-01-31T18:30:00Z or 2026-01-31T18:30:00+09:00"))
 }

@@ -1,10 +1,11 @@
-//! English for what the library answers in types: states, reasons and next steps. All of it is here; commands print it.
+//! English for what the library answers in types: states, reasons and next steps. A step that is a command names one of the program
+//! `postroom`.
 
 use postroom::operate::{Letters, NextStep, Reason, ReasonKind, RouteState, counted};
 use postroom::{Hidden, HiddenTransactions};
 
 /// The kind of a reason, as the title shows it.
-pub(crate) fn kind(kind: ReasonKind) -> &'static str {
+pub fn kind(kind: ReasonKind) -> &'static str {
     match kind {
         ReasonKind::Blocking => "blocking",
         ReasonKind::Silent => "store",
@@ -23,7 +24,7 @@ pub(crate) fn kind(kind: ReasonKind) -> &'static str {
 }
 
 /// The place of a reason: a route, a relay, a session.
-pub(crate) fn place(reason: &Reason) -> &str {
+pub fn place(reason: &Reason) -> &str {
     match reason {
         Reason::Blocking { session, .. } | Reason::Transaction { session, .. } => session,
         Reason::Silent { .. } => "postroom",
@@ -41,7 +42,7 @@ pub(crate) fn place(reason: &Reason) -> &str {
 }
 
 /// A reason as a sentence about its place.
-pub(crate) fn reason(reason: &Reason) -> String {
+pub fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Blocking {
             blocks, age_s, query, ..
@@ -134,7 +135,7 @@ fn waiting(entries: u64) -> String {
 }
 
 /// The transactions that a database does not show.
-pub(crate) fn hidden(hidden: &Hidden) -> String {
+pub fn hidden(hidden: &Hidden) -> String {
     let which = match hidden.transactions {
         HiddenTransactions::All => "open transactions",
         HiddenTransactions::OfOthers => "the open transactions of other users",
@@ -143,7 +144,7 @@ pub(crate) fn hidden(hidden: &Hidden) -> String {
 }
 
 /// The state of a route.
-pub(crate) fn route_state(state: &RouteState) -> String {
+pub fn route_state(state: &RouteState) -> String {
     match state {
         RouteState::Working => "working".to_owned(),
         RouteState::Paused => "paused".to_owned(),
@@ -155,7 +156,7 @@ pub(crate) fn route_state(state: &RouteState) -> String {
 }
 
 /// Next steps as one sentence: those that belong together in words of their own, others as alternatives.
-pub(crate) fn next(steps: &[NextStep]) -> String {
+pub fn next(steps: &[NextStep]) -> String {
     use NextStep as Step;
     match steps {
         [Step::CheckRelay { .. }, Step::StartRelay { .. }] => {

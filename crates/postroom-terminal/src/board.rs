@@ -15,15 +15,23 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// A route, or a shard of one.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) delivered: i64,
-    pub(crate) rate: Option<f64>,
-    pub(crate) backlog: u64,
-    pub(crate) oldest_s: Option<f64>,
-    pub(crate) parked: u64,
-    pub(crate) dead: u64,
-    pub(crate) state: RouteState,
+pub struct Row {
+    /// The route, with the shard if it has several.
+    pub name: String,
+    /// Entries that it has delivered.
+    pub delivered: i64,
+    /// Deliveries per second, if they are measured.
+    pub rate: Option<f64>,
+    /// Entries that wait in the outbox.
+    pub backlog: u64,
+    /// Age of the oldest of them.
+    pub oldest_s: Option<f64>,
+    /// Entries that wait for a retry, and those behind them.
+    pub parked: u64,
+    /// Dead letters that wait for a decision.
+    pub dead: u64,
+    /// Whether it is delivered, or the cause why not.
+    pub state: RouteState,
 }
 
 fn cell(state: &RouteState) -> Cell {
@@ -36,7 +44,7 @@ fn cell(state: &RouteState) -> Cell {
 }
 
 /// One row per route shard, as the store knows them.
-pub(crate) fn rows(routes: &[RouteStatus]) -> Vec<Row> {
+pub fn rows(routes: &[RouteStatus]) -> Vec<Row> {
     let is_sharded = |route: &str| routes.iter().filter(|other| other.route == route).count() > 1;
     routes
         .iter()
@@ -57,7 +65,7 @@ pub(crate) fn rows(routes: &[RouteStatus]) -> Vec<Row> {
 }
 
 /// The rows as a table; the rate is a column if it is known.
-pub(crate) fn listing(rows: &[Row]) -> Listing {
+pub fn listing(rows: &[Row]) -> Listing {
     let has_rate = rows.iter().any(|row| row.rate.is_some());
     let mut listing = match has_rate {
         true => Listing::new(&[
@@ -98,13 +106,13 @@ pub(crate) fn listing(rows: &[Row]) -> Listing {
 
 /// Measures how fast each route delivers.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     samples: HashMap<String, VecDeque<(Instant, i64)>>,
 }
 
 impl Meter {
     /// Takes a sample of each row and fills in its rate.
-    pub(crate) fn measure(&mut self, rows: &mut [Row], now: Instant) {
+    pub fn measure(&mut self, rows: &mut [Row], now: Instant) {
         for row in rows {
             let samples = self.samples.entry(row.name.clone()).or_default();
             samples.push_back((now, row.delivered));

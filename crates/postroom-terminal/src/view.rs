@@ -1,5 +1,6 @@
 //! The live view: routes, the latest events and warnings, drawn in place while a person watches `postroom up`.
 
+mod notes;
 mod screen;
 
 use std::collections::VecDeque;
@@ -7,17 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use postroom::{Inspect, Position, operate};
-use tokio_util::sync::CancellationToken;
+use postroom::{CancellationToken, Inspect, Position, operate};
 
 use crate::age::{age, of_day};
 use crate::board::{self, Meter, Row};
 use crate::listing::Listing;
-use crate::log::Notes;
 use crate::output::{self, Paint, Tone, clean, cut};
-use crate::store::StoreUrl;
 
-pub(crate) use screen::Screen;
+pub use notes::Notes;
+pub use screen::Screen;
 
 const EVERY: Duration = Duration::from_secs(1);
 const EVENTS: usize = 8;
@@ -29,7 +28,7 @@ const USUAL: (usize, usize) = (80, 24);
 
 /// The view on the terminal, and its sources.
 #[derive(Debug)]
-pub(crate) struct View {
+pub struct View {
     store: Arc<dyn Inspect>,
     notes: Notes,
     header: Header,
@@ -65,14 +64,12 @@ struct Frame<'a> {
 }
 
 impl View {
-    pub(crate) fn new(store: Arc<dyn Inspect>, store_url: &StoreUrl, url: String, notes: Notes) -> Self {
+    /// A view of this store, which is shown as `store_name`; `url` is where the process serves HTTP.
+    pub fn new(store: Arc<dyn Inspect>, store_name: String, url: String, notes: Notes) -> Self {
         Self {
             store,
             notes,
-            header: Header {
-                store: store_url.to_string(),
-                url,
-            },
+            header: Header { store: store_name, url },
             begun: Instant::now(),
             meter: Meter::default(),
             position: None,
@@ -81,7 +78,7 @@ impl View {
     }
 
     /// Draws every second until `stop`; the last picture stays on the terminal.
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<()> {
         let mut screen = Screen::enter()?;
         let mut rows = Vec::new();
         loop {

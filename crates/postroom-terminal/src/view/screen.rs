@@ -14,19 +14,20 @@ const CLEAR_BELOW: &str = "\x1b[J";
 
 /// The terminal while it is ours. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Screen {
+pub struct Screen {
     out: io::Stdout,
 }
 
 impl Screen {
-    pub(crate) fn enter() -> Result<Self> {
+    /// Takes the terminal.
+    pub fn enter() -> Result<Self> {
         let mut screen = Self { out: io::stdout() };
         screen.send(ENTER)?;
         Ok(screen)
     }
 
     /// Draws a picture over the last one, in one write so that it does not flicker.
-    pub(crate) fn draw(&mut self, lines: &[String]) -> Result<()> {
+    pub fn draw(&mut self, lines: &[String]) -> Result<()> {
         let lines = lines.join(&format!("{CLEAR_LINE}\r\n"));
         self.send(&format!("{HOME}{lines}{CLEAR_LINE}{CLEAR_BELOW}"))
     }

@@ -7,7 +7,7 @@ const GAP: &str = "  ";
 
 /// A table of text. The last column takes what is left of the line.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub struct Listing {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
@@ -20,13 +20,14 @@ struct Column {
 
 /// One field of a row.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
-    pub(crate) fn new(tone: Tone, text: impl ToString) -> Self {
+    /// This text in this tone.
+    pub fn new(tone: Tone, text: impl ToString) -> Self {
         Self {
             text: clean(&text.to_string()),
             tone,
@@ -42,7 +43,7 @@ impl<T: ToString> From<T> for Cell {
 
 impl Listing {
     /// A table with these columns; a title that begins with `#` is a number and stands to the right.
-    pub(crate) fn new(titles: &[&'static str]) -> Self {
+    pub fn new(titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column {
             title: title.trim_start_matches('#'),
             is_number: title.starts_with('#'),
@@ -54,12 +55,12 @@ impl Listing {
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// The lines, the titles first; cut to `width` where it is known.
-    pub(crate) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
+    pub fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths();
         let titles: Vec<Cell> = self
             .columns
@@ -73,7 +74,7 @@ impl Listing {
     }
 
     /// The lines as one text for the terminal, or for a file if there is none.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.lines(output::columns(), Paint::detect()).join("\n")
     }
 

@@ -16,13 +16,13 @@ use tracing_subscriber::registry::LookupSpan;
 /// A collector that has not answered by then gets the spans with the next batch, or never.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Where spans go; nowhere unless a collector is configured.
+/// Where spans go: to no place unless a collector is configured.
 #[derive(Debug, Default)]
-pub(crate) struct Telemetry(Option<SdkTracerProvider>);
+pub struct Traces(Option<SdkTracerProvider>);
 
-impl Telemetry {
+impl Traces {
     /// Sends spans to the collector at this address, for example `http://127.0.0.1:4318`.
-    pub(crate) fn to(collector: Option<&str>) -> Result<Self> {
+    pub fn to(collector: Option<&str>) -> Result<Self> {
         let Some(collector) = collector else {
             return Ok(Self::default());
         };
@@ -52,7 +52,7 @@ impl Telemetry {
     }
 
     /// Sends what has not been sent yet.
-    pub(crate) async fn finish(self) {
+    pub async fn finish(self) {
         if let Some(provider) = self.0 {
             // It waits for its own task on this runtime, so it must not hold one of its threads.
             let ended = tokio::task::spawn_blocking(move || provider.shutdown()).await;

@@ -10,7 +10,7 @@ use terminal_size::{Height, Width, terminal_size};
 use crate::text;
 
 /// Writes text and a line end to standard output.
-pub(crate) fn print(text: impl fmt::Display) -> Result<()> {
+pub fn print(text: impl fmt::Display) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()?;
@@ -18,23 +18,23 @@ pub(crate) fn print(text: impl fmt::Display) -> Result<()> {
 }
 
 /// Writes a document for programs.
-pub(crate) fn print_json(document: &(impl Serialize + ?Sized)) -> Result<()> {
+pub fn print_json(document: &(impl Serialize + ?Sized)) -> Result<()> {
     print(serde_json::to_string_pretty(document)?)
 }
 
 /// Writes a document for programs in one line, for streams of them.
-pub(crate) fn print_json_line(document: &(impl Serialize + ?Sized)) -> Result<()> {
+pub fn print_json_line(document: &(impl Serialize + ?Sized)) -> Result<()> {
     print(serde_json::to_string(document)?)
 }
 
 /// Whether the reader of the output has gone (`postroom tail | head`): no failure.
-pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
+pub fn is_reader_gone(error: &anyhow::Error) -> bool {
     let broken = error.downcast_ref::<io::Error>();
     broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The whole chain in one line, outermost first, then what to do. Drivers repeat their cause in their own text; it is said once.
-pub(crate) fn chain(error: &anyhow::Error) -> String {
+pub fn chain(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if line.is_empty() {
@@ -53,30 +53,30 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
 }
 
 /// Whether a person watches.
-pub(crate) fn is_terminal() -> bool {
+pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Columns and rows of the terminal; `None` when there is none.
-pub(crate) fn size() -> Option<(usize, usize)> {
+pub fn size() -> Option<(usize, usize)> {
     let (Width(columns), Height(rows)) = terminal_size()?;
     is_terminal().then_some((columns.into(), rows.into()))
 }
 
 /// Columns of the terminal; `None` when there is none.
-pub(crate) fn columns() -> Option<usize> {
+pub fn columns() -> Option<usize> {
     size().map(|(columns, _)| columns)
 }
 
 /// Text from somewhere else, safe to show: it cannot move the cursor or break a line.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
 }
 
 /// The first `columns` characters; an ellipsis shows that there was more.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
+pub fn cut(text: &str, columns: usize) -> String {
     match text.char_indices().nth(columns) {
         None => text.to_owned(),
         Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
@@ -84,7 +84,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// Text in lines of at most `columns`, each behind `indent`; a longer word has a line of its own.
-pub(crate) fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in clean(text).split_whitespace() {
         let length = word.chars().count() + 1;
@@ -101,24 +101,30 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub struct Paint {
     is_on: bool,
 }
 
 /// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Tone {
+pub enum Tone {
+    /// The usual colour.
     Plain,
+    /// A title or a value.
     Strong,
+    /// Less important text.
     Faint,
+    /// Something is well.
     Good,
+    /// Somebody should look.
     Warn,
+    /// Something does not work.
     Bad,
 }
 
 impl Paint {
     /// Colour only on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
-    pub(crate) fn detect() -> Self {
+    pub fn detect() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
@@ -132,7 +138,8 @@ impl Paint {
         Self { is_on: false }
     }
 
-    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+    /// The text in the colour of its tone.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => return text.to_owned(),
             _ if !self.is_on => return text.to_owned(),

@@ -1,0 +1,8 @@
+//! The pages that commands print: one file for each kind of answer.
+
+pub mod dead_letter;
+pub mod finding;
+pub mod reason;
+pub mod replay;
+pub mod timeline;
+pub mod token;
