@@ -10,7 +10,7 @@ pub struct SearchRecorder(pub Recorder);
 impl SearchObserver for SearchRecorder {
     fn searched(&self, search: &SearchExecuted) {
         let mut activity = ActivityEvent::new("search.executed", "v1")
-            // The words themselves are not stored.
+            // The words themselves are stored only with `pii.keyword_mode = "PLAIN"`; by default, `queryHash` is.
             .property("query", search.query.as_str())
             .property("resultGroupCount", search.result_group_count)
             .property("resultRestaurantCount", search.result_restaurant_count)

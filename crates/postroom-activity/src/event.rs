@@ -106,6 +106,12 @@ const LIMITS: [(&str, usize, Text); 12] = [
 
 type Text = fn(&ActivityEvent) -> Option<&str>;
 
+/// The longest text that the column of a field takes, in characters.
+pub(crate) fn column_max(field: &str) -> usize {
+    let limit = LIMITS.iter().find(|(name, ..)| *name == field);
+    limit.map_or(0, |(_, max, _)| *max)
+}
+
 impl ActivityEvent {
     /// A fact of the server that happens now, with a new id.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {

@@ -42,7 +42,7 @@ async fn post(
     check_enabled(&ingest)?;
     let taken = ingest.count_request(&client_name(&caller, client)).await;
     let response = if taken.is_allowed {
-        handle(&host, &ingest, &caller, request).await.into_response()
+        handle(&host, &ingest, (&caller, client), request).await.into_response()
     } else {
         rate_limit::refusal(taken)
     };
@@ -50,12 +50,22 @@ async fn post(
     Ok(rate_limit::with_headers(response, limit, taken))
 }
 
-async fn handle(host: &Host, ingest: &Ingest, caller: &Caller, request: Request) -> Result<Response, Response> {
+async fn handle(
+    host: &Host,
+    ingest: &Ingest,
+    (caller, ClientAddress(address)): (&Caller, ClientAddress),
+    request: Request,
+) -> Result<Response, Response> {
     let sender = sender(caller, request.headers()).map_err(IntoResponse::into_response)?;
+    let user_agent = request.headers().get(header::USER_AGENT);
+    let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let trace = ingest
+        .privacy
+        .trace(&address.to_canonical().to_string(), user_agent.as_deref());
     let body = body::read(request).await?;
     let events =
         body::split(&body, ingest.settings.ingest_max_batch_size.get()).map_err(IntoResponse::into_response)?;
-    let answers = ingest.handle(host, &events, sender).await;
+    let answers = ingest.handle(host, &events, (sender, &trace)).await;
     Ok(Results::of(answers).into_response())
 }
 

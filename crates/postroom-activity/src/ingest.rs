@@ -17,6 +17,7 @@ use crate::catalogue::Catalogue;
 use crate::event::ActivityEvent;
 use crate::orchestrator::{Orchestrator, Stored};
 use crate::policy::{self, Drop, IngestPolicy, Judged, Sender, Unreadable};
+use crate::privacy::{Admitted, ClientTrace, Privacy};
 use crate::tables;
 
 use metrics::Metrics;
@@ -52,6 +53,7 @@ impl Default for IngestSettings {
 pub(crate) struct Ingest {
     pub(crate) settings: IngestSettings,
     policy: IngestPolicy,
+    pub(crate) privacy: Arc<Privacy>,
     orchestrator: Orchestrator,
     limiter: FallbackRateLimiter,
     metrics: Metrics,
@@ -81,19 +83,20 @@ pub(crate) struct Answered {
 /// An event that is to be stored, with its place in the request.
 struct Accepted {
     place: usize,
-    event: ActivityEvent,
+    event: Admitted,
 }
 
 impl Ingest {
     pub(crate) fn new(
         settings: IngestSettings,
         catalogue: Catalogue,
-        orchestrator: Orchestrator,
+        (orchestrator, privacy): (Orchestrator, Arc<Privacy>),
         shared: Option<Arc<dyn RateLimiter>>,
     ) -> Self {
         Self {
             settings,
             policy: IngestPolicy::new(catalogue),
+            privacy,
             orchestrator,
             limiter: FallbackRateLimiter::new(shared),
             metrics: Metrics::default(),
@@ -121,8 +124,13 @@ impl Ingest {
     }
 
     /// Judges and stores the events of a request. Returns the answer to each, in their order.
-    pub(crate) async fn handle(&self, host: &Host, events: &[&str], sender: Sender) -> Vec<Answered> {
-        let (mut answers, accepted) = self.judge(events, sender);
+    pub(crate) async fn handle(
+        &self,
+        host: &Host,
+        events: &[&str],
+        (sender, trace): (Sender, &ClientTrace),
+    ) -> Vec<Answered> {
+        let (mut answers, accepted) = self.judge(events, sender, trace);
         let stored = self.store(host, &accepted).await;
         for (Accepted { place, .. }, answer) in accepted.iter().zip(stored) {
             if let Some(answered) = answers.get_mut(*place) {
@@ -136,7 +144,7 @@ impl Ingest {
     }
 
     /// Decides about each event. The answer of one that is to be stored says that it is stored, until the store says otherwise.
-    fn judge(&self, events: &[&str], sender: Sender) -> (Vec<Answered>, Vec<Accepted>) {
+    fn judge(&self, events: &[&str], sender: Sender, trace: &ClientTrace) -> (Vec<Answered>, Vec<Accepted>) {
         let now = clock::now();
         let (mut answers, mut accepted) = (Vec::new(), Vec::new());
         for (place, text) in events.iter().enumerate() {
@@ -149,10 +157,13 @@ impl Ingest {
                     let event_id = Some(client.event.event_id.clone());
                     let answer = match self.policy.judge(client, sender, now) {
                         Judged::Dropped(reason) => Answer::Dropped(reason),
-                        Judged::Accepted { event, removed } => {
-                            accepted.push(Accepted { place, event: *event });
-                            Answer::Ok { removed }
-                        }
+                        Judged::Accepted { event, removed } => match self.admit(*event, trace) {
+                            Ok(event) => {
+                                accepted.push(Accepted { place, event });
+                                Answer::Ok { removed }
+                            }
+                            Err(reason) => Answer::Dropped(reason),
+                        },
                     };
                     Answered { event_id, answer }
                 }
@@ -162,9 +173,17 @@ impl Ingest {
         (answers, accepted)
     }
 
+    /// The event as it is stored, unless it has become too long by that.
+    fn admit(&self, event: ActivityEvent, trace: &ClientTrace) -> Result<Admitted, Drop> {
+        let admitted = self.privacy.admit_from(event, trace);
+        let admitted = admitted.map_err(|error| Drop::InvalidField(error.doing().to_owned()))?;
+        policy::check_storable(&admitted)?;
+        Ok(admitted)
+    }
+
     /// Stores events together. If the database refuses a value, each event alone, so that one event costs no other.
     async fn store(&self, host: &Host, accepted: &[Accepted]) -> Vec<Answer> {
-        let events: Vec<ActivityEvent> = accepted.iter().map(|accepted| accepted.event.clone()).collect();
+        let events: Vec<Admitted> = accepted.iter().map(|accepted| accepted.event.clone()).collect();
         match self.try_store(host, &events).await {
             Ok(answers) => answers,
             Err(error) if is_refused(&error) && events.len() > 1 => {
@@ -180,14 +199,14 @@ impl Ingest {
     }
 
     /// One transaction: the rows, and the events for the sinks.
-    async fn try_store(&self, host: &Host, events: &[ActivityEvent]) -> Result<Vec<Answer>> {
+    async fn try_store(&self, host: &Host, events: &[Admitted]) -> Result<Vec<Answer>> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let begun = timeout(BEGIN_MAX, host.begin()).await;
         let tx = begun.map_err(|_late| Error::new(ErrorKind::Unavailable, "no transaction could begin in time"))??;
         tables::limit_waits(&tx).await?;
-        let stored = self.orchestrator.handle_client_events(&tx, events.to_vec()).await?;
+        let stored = self.orchestrator.store_admitted(&tx, events).await?;
         tx.commit().await?;
         Ok(stored.into_iter().map(Answer::from).collect())
     }

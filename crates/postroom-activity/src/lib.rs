@@ -13,7 +13,9 @@ mod http;
 mod ingest;
 mod mapper;
 mod orchestrator;
+pub mod pii_check;
 mod policy;
+mod privacy;
 pub mod query;
 mod recorder;
 pub mod redispatch;
@@ -25,8 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::DomainEvent as _;
-use postroom::{Delays, Filter, Idempotency, Ordering, Probe, Retry, Route, Subscriber, To};
+use postroom::{Delays, Filter, Idempotency, Ordering, Probe, Retry, Route, Screen, Subscriber, To};
 use postroom_host::Module;
+use postroom_pii::Keys;
 use postroom_shared::RateLimiter;
 
 pub use catalogue::Catalogue;
@@ -34,8 +37,10 @@ pub use event::{ActivityEvent, ActivityRecorded, ActivityRedispatched, ActivityS
 pub use ingest::IngestSettings;
 pub use mapper::{ActivityMapper, MapperRegistry};
 pub use orchestrator::{Orchestrator, Stored};
+pub use postroom_pii as pii;
+pub use privacy::Privacy;
 pub use recorder::Recorder;
-pub use settings::{Mode, Settings};
+pub use settings::{Mode, PiiSettings, Secret, Settings};
 pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAnswer, WebhookSink};
 
 use ingest::Ingest;
@@ -59,6 +64,7 @@ pub struct Activity {
     mistakes: Vec<String>,
     catalogue: Catalogue,
     rate_limiter: Option<Arc<dyn RateLimiter>>,
+    hash_keys: Option<Keys>,
 }
 
 impl Activity {
@@ -89,6 +95,23 @@ impl Activity {
     #[must_use]
     pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
         self.rate_limiter = Some(shared);
+        self
+    }
+
+    /// Sets the keys of the hashes of searched words and of ids with personal data. A secret in the settings (`pii.hash_secret`) goes
+    /// before it; without both, the process does not start.
+    ///
+    /// ```
+    /// use postroom_activity::{Activity, pii::Keys};
+    ///
+    /// # let secret_of_your_configuration = b"32 or more random bytes, and no default";
+    /// let keys = Keys::new("2026", secret_of_your_configuration)?;
+    /// let module = Activity::default().hash_keys(keys).module();
+    /// # Ok::<(), postroom_activity::pii::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn hash_keys(mut self, keys: Keys) -> Self {
+        self.hash_keys = Some(keys);
         self
     }
 
@@ -124,7 +147,10 @@ impl Activity {
         let types: Vec<&'static str> = self.mappers.event_types().collect();
         let (sinks, mistakes) = sinks(self.sinks, settings);
         let module = mistakes.into_iter().fold(module, Module::mistake);
-        let orchestrator = Orchestrator::new(self.mappers, !sinks.is_empty());
+        let (privacy, mistake) = privacy(settings, self.hash_keys);
+        let module = mistake.into_iter().fold(module, Module::mistake);
+        let module = privacy.register(module).screen(Arc::clone(&privacy) as Arc<dyn Screen>);
+        let orchestrator = Orchestrator::new(self.mappers, Arc::clone(&privacy), !sinks.is_empty());
         let module = match types.is_empty() {
             true => module, // there are no domain events to map
             false => module.subscriber(map(types, orchestrator.clone(), settings)),
@@ -136,9 +162,22 @@ impl Activity {
                 .register(module)
                 .part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
         });
-        let ingest = Ingest::new(settings.ingest(), self.catalogue, orchestrator, self.rate_limiter);
+        let ingest = Ingest::new(
+            settings.ingest(),
+            self.catalogue,
+            (orchestrator, privacy),
+            self.rate_limiter,
+        );
         let module = ingest.register(module).http(http::routes(Arc::new(ingest)));
         sinks.into_iter().fold(module, Module::route)
+    }
+}
+
+/// The rules for personal data. Without a secret a module has its parts, so that commands can show them, and does not run.
+fn privacy(settings: &Settings, keys: Option<Keys>) -> (Arc<Privacy>, Option<String>) {
+    match Privacy::new(&settings.pii, keys) {
+        Ok(privacy) => (Arc::new(privacy), None),
+        Err(error) => (Arc::new(Privacy::closed()), Some(error.report())),
     }
 }
 

@@ -4,38 +4,46 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append, emit};
-use time::UtcOffset;
 
 use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored};
 use crate::mapper::MapperRegistry;
 use crate::policy::is_same_event;
+use crate::privacy::{Admitted, Privacy};
 use crate::tables;
 
 /// Handles events of the domain and of clients.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Orchestrator {
     mappers: Arc<MapperRegistry>,
+    privacy: Arc<Privacy>,
     /// Whether stored events go on to a sink.
     has_sinks: bool,
 }
 
 impl Orchestrator {
-    pub(crate) fn new(mappers: MapperRegistry, has_sinks: bool) -> Self {
+    pub(crate) fn new(mappers: MapperRegistry, privacy: Arc<Privacy>, has_sinks: bool) -> Self {
         Self {
             mappers: Arc::new(mappers),
+            privacy,
             has_sinks,
         }
     }
 
     /// One without mappers that passes what it stores on to the sinks. For programs that store events beside the module.
-    pub fn with_sinks() -> Self {
-        Self::new(MapperRegistry::default(), true)
+    pub fn with_sinks(privacy: Arc<Privacy>) -> Self {
+        Self::new(MapperRegistry::default(), privacy, true)
+    }
+
+    /// One without mappers and sinks.
+    pub fn without_sinks(privacy: Arc<Privacy>) -> Self {
+        Self::new(MapperRegistry::default(), privacy, false)
     }
 
     /// Records the activity that a domain event reports, in the transaction of its handler. An event without a mapper is none.
     pub async fn handle_domain_event(&self, tx: &Tx, event: &Event) -> Result<()> {
         if let Some(activity) = self.mappers.map(event)? {
-            emit(tx, &ActivityRecorded(admit(activity)?)).await?;
+            let admitted = self.admit(activity)?;
+            emit(tx, &ActivityRecorded(admitted.into())).await?;
         }
         Ok(())
     }
@@ -43,8 +51,21 @@ impl Orchestrator {
     /// Stores activity events that are not stored yet, and passes the new ones on to the sinks, in one transaction. Returns the
     /// answer to each event, in their order. An event that breaks a limit fails all of them: check them before.
     pub async fn handle_client_events(&self, tx: &Tx, events: Vec<ActivityEvent>) -> Result<Vec<Stored>> {
-        let events: Vec<ActivityEvent> = events.into_iter().map(admit).collect::<Result<_>>()?;
-        let mut answers = self.store(tx, &events).await?;
+        let events: Vec<Admitted> = events
+            .into_iter()
+            .map(|event| self.admit(event))
+            .collect::<Result<_>>()?;
+        self.store_admitted(tx, &events).await
+    }
+
+    /// The event as it is stored and sent. Every way in comes through here.
+    pub(crate) fn admit(&self, event: ActivityEvent) -> Result<Admitted> {
+        self.privacy.admit(event)
+    }
+
+    /// Stores events that were admitted, and answers as [`Self::handle_client_events`] does.
+    pub(crate) async fn store_admitted(&self, tx: &Tx, events: &[Admitted]) -> Result<Vec<Stored>> {
+        let mut answers = self.store(tx, events).await?;
         let is_known = |(_, answer): &(_, &Stored)| **answer == Stored::Known;
         let known = events.iter().zip(&answers).filter(is_known);
         let ids: Vec<&str> = known.map(|(event, _)| event.event_id.as_str()).collect();
@@ -59,7 +80,7 @@ impl Orchestrator {
         Ok(answers)
     }
 
-    async fn store(&self, tx: &Tx, events: &[ActivityEvent]) -> Result<Vec<Stored>> {
+    async fn store(&self, tx: &Tx, events: &[Admitted]) -> Result<Vec<Stored>> {
         let mut new = tables::insert_new(tx, events).await?;
         let mut answers = Vec::with_capacity(events.len());
         let mut stored = Vec::new();
@@ -67,28 +88,12 @@ impl Orchestrator {
             let is_new = new.remove(&event.event_id);
             answers.push(if is_new { Stored::New } else { Stored::Known });
             if is_new && self.has_sinks {
-                stored.push(Event::of(&ActivityStored(event.clone()))?);
+                stored.push(Event::of(&ActivityStored(event.clone().into()))?);
             }
         }
         append(tx, &stored).await?;
         Ok(answers)
     }
-}
-
-/// Properties with the words of a search, which are not stored.
-const SEARCHED_WORDS: [&str; 2] = ["query", "keyword"];
-
-/// The event as it is stored and sent: every way in comes through here. Its time has milliseconds in UTC, as every database can
-/// keep it, so that it is the same whenever the event is read and sent again.
-fn admit(mut event: ActivityEvent) -> Result<ActivityEvent> {
-    event.check()?;
-    // Searched words may be personal.
-    for words in SEARCHED_WORDS {
-        event.properties.remove(words);
-    }
-    let at = event.occurred_at.to_offset(UtcOffset::UTC);
-    event.occurred_at = at.truncate_to_millisecond();
-    Ok(event)
 }
 
 /// The result of storing an event.
@@ -122,7 +127,10 @@ impl BatchHandler for Store {
             .iter()
             .map(|event| event.decode().map(|ActivityRecorded(activity)| activity))
             .collect::<Result<_>>()?;
-        let recorded: Vec<ActivityEvent> = recorded.into_iter().map(admit).collect::<Result<_>>()?;
+        let recorded: Vec<Admitted> = recorded
+            .into_iter()
+            .map(|event| self.0.admit(event))
+            .collect::<Result<_>>()?;
         self.0.store(tx, &recorded).await?;
         Ok(())
     }

@@ -19,7 +19,7 @@ const AGE_MAX: Duration = Duration::from_hours(7 * 24);
 /// A client's clock may be ahead of ours by this.
 const AHEAD_MAX: Duration = Duration::from_mins(5);
 
-/// The sender of events. Neither the address nor the user agent is part of it, so neither can be stored.
+/// The sender of events. Neither the address nor the user agent is part of it; [`crate::privacy::ClientTrace`] is what is stored of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// A visitor without a token: each event names its visitor and session itself.
@@ -144,8 +144,9 @@ impl IngestPolicy {
     }
 }
 
-/// The last check, which each event passes once before it is stored and after everything that is not listed was removed.
-fn check_storable(event: &ActivityEvent) -> Result<(), Drop> {
+/// The last check of each event before it is stored: after everything that is not listed was removed, and once more after the PII
+/// firewall, whose marks can be longer than what they replace.
+pub(crate) fn check_storable(event: &ActivityEvent) -> Result<(), Drop> {
     let is_valid = event.check();
     is_valid.map_err(|error| Drop::InvalidField(error.doing().to_owned()))?;
     properties::check(&event.properties).map_err(Drop::InvalidProperties)

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::event::ActivityEvent;
 use crate::orchestrator::Orchestrator;
+use crate::privacy::Admitted;
 use crate::tables;
 
 /// Events in memory.
@@ -93,12 +94,13 @@ impl Recorder {
                 "two modules store the events of one recorder; give each its own",
             ));
         };
-        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let (mut recorded, mut batch) = (Vec::with_capacity(BATCH_MAX), Vec::with_capacity(BATCH_MAX));
         while stop
-            .run_until_cancelled(waiting.recv_many(&mut batch, BATCH_MAX))
+            .run_until_cancelled(waiting.recv_many(&mut recorded, BATCH_MAX))
             .await
             .is_some()
         {
+            self.admit(&orchestrator, &mut recorded, &mut batch);
             while !self.store(&orchestrator, &host, &mut batch).await && !stop.is_cancelled() {
                 stop.run_until_cancelled(sleep(PAUSE)).await;
             }
@@ -106,8 +108,9 @@ impl Recorder {
         let flush = async {
             loop {
                 while let Ok(event) = waiting.try_recv() {
-                    batch.push(event);
+                    recorded.push(event);
                 }
+                self.admit(&orchestrator, &mut recorded, &mut batch);
                 if batch.is_empty() || !self.store(&orchestrator, &host, &mut batch).await {
                     return;
                 }
@@ -122,16 +125,25 @@ impl Recorder {
         Ok(())
     }
 
+    /// Admits what was recorded, each event once. What is beyond a limit is dropped and counted.
+    fn admit(&self, orchestrator: &Orchestrator, recorded: &mut Vec<ActivityEvent>, batch: &mut Vec<Admitted>) {
+        for event in recorded.drain(..) {
+            match orchestrator.admit(event) {
+                Ok(admitted) => batch.push(admitted),
+                Err(_beyond_a_limit) => {
+                    self.shared.dropped.inc();
+                }
+            }
+        }
+    }
+
     /// Stores a batch; whether it is done with. Events that the store refuses for good are dropped and counted.
-    async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<ActivityEvent>) -> bool {
-        let before = batch.len();
-        batch.retain(|event| event.check().is_ok());
-        self.shared.dropped.inc_by((before - batch.len()) as u64);
+    async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<Admitted>) -> bool {
         let store = async {
             let tx = host.begin().await?;
             // The server, not this process, ends a wait for a lock: a statement that is given up here would keep its connection.
             tables::limit_waits(&tx).await?;
-            orchestrator.handle_client_events(&tx, batch.clone()).await?;
+            orchestrator.store_admitted(&tx, batch).await?;
             tx.commit().await
         };
         let stored = timeout(STORE_MAX, store).await;
@@ -155,7 +167,7 @@ impl Recorder {
         false
     }
 
-    fn drop_all(&self, batch: &mut Vec<ActivityEvent>, why: &str) {
+    fn drop_all(&self, batch: &mut Vec<Admitted>, why: &str) {
         if !batch.is_empty() {
             tracing::warn!(events = batch.len(), why, "recorded activity was dropped");
             self.shared.dropped.inc_by(batch.len() as u64);

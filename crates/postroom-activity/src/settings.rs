@@ -1,5 +1,7 @@
 //! The settings of the module: the section `[modules.activity]`, by the names and with the defaults of the specification.
 
+mod pii;
+
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use serde::Deserialize;
@@ -7,14 +9,21 @@ use serde::Deserialize;
 use crate::ingest::IngestSettings;
 use crate::sink::PosthogSettings;
 
+pub use pii::{PiiSettings, Secret};
+
 /// The environment variables of the specification, each with its key.
-pub(crate) const VARIABLES: [(&str, &str); 13] = [
+pub(crate) const VARIABLES: [(&str, &str); 18] = [
     ("ANALYTICS_ENABLED", "enabled"),
     ("ANALYTICS_MODE", "mode"),
     ("ANALYTICS_CLIENT_INGEST_ENABLED", "client_ingest_enabled"),
     ("ANALYTICS_INGEST_MAX_BATCH_SIZE", "ingest_max_batch_size"),
     ("ANALYTICS_INGEST_RATE_LIMIT_PER_MINUTE", "ingest_rate_limit_per_minute"),
     ("ANALYTICS_STRICT_SERVER_EVENT_LOSSLESS", "strict_server_event_lossless"),
+    ("ANALYTICS_KEYWORD_MODE", "pii.keyword_mode"),
+    ("ANALYTICS_STORE_IP", "pii.store_ip"),
+    ("ANALYTICS_STORE_USER_AGENT", "pii.store_user_agent"),
+    ("ANALYTICS_HASH_SECRET", "pii.hash_secret"),
+    ("ANALYTICS_HASH_SECRETS_OLD", "pii.hash_secrets_old"),
     ("ANALYTICS_POSTHOG_ENABLED", "posthog.enabled"),
     ("ANALYTICS_POSTHOG_HOST", "posthog.host"),
     ("ANALYTICS_POSTHOG_PROJECT_API_KEY", "posthog.project_api_key"),
@@ -38,6 +47,8 @@ pub struct Settings {
     pub ingest_rate_limit_per_minute: NonZeroU32,
     /// Whether facts of the server are mapped however long that takes. If not, the mapping of an event is given up after an hour.
     pub strict_server_event_lossless: bool,
+    /// Personal data.
+    pub pii: PiiSettings,
     /// PostHog.
     pub posthog: PosthogSettings,
 }
@@ -62,6 +73,7 @@ impl Default for Settings {
             ingest_max_batch_size: ingest.ingest_max_batch_size,
             ingest_rate_limit_per_minute: ingest.ingest_rate_limit_per_minute,
             strict_server_event_lossless: true,
+            pii: PiiSettings::default(),
             posthog: PosthogSettings::default(),
         }
     }
@@ -104,6 +116,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use postroom_pii::KeywordMode;
+
     use super::*;
 
     #[test]
@@ -118,6 +132,11 @@ mod tests {
             (100, 120)
         );
         assert!(!settings.client_ingest_enabled && settings.strict_server_event_lossless);
+        let pii = &settings.pii;
+        assert_eq!(
+            (pii.keyword_mode, pii.store_ip, pii.store_user_agent),
+            (KeywordMode::Hash, false, false)
+        );
         let posthog = &settings.posthog;
         assert_eq!(
             (posthog.enabled, posthog.host.as_str()),

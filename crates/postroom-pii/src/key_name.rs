@@ -148,13 +148,17 @@ pub(crate) fn is_identifier(key: &str) -> bool {
 }
 
 fn treatment(kind: Kind, rules: &Rules) -> Option<Treatment> {
-    match (kind, rules.keywords, rules.client) {
-        (Kind::Keyword, KeywordMode::Plain, _) => None,
-        (Kind::Keyword, KeywordMode::Hash, _) | (Kind::ClientAddress | Kind::UserAgent, _, ClientMode::Hash) => {
-            Some(Treatment::Hash(kind))
-        }
-        _ => Some(Treatment::Remove(kind)),
-    }
+    let is_hashed = match kind {
+        Kind::Keyword if rules.keywords == KeywordMode::Plain => return None,
+        Kind::Keyword => rules.keywords == KeywordMode::Hash,
+        Kind::ClientAddress => rules.addresses == ClientMode::Hash,
+        Kind::UserAgent => rules.user_agents == ClientMode::Hash,
+        _ => false,
+    };
+    Some(match is_hashed {
+        true => Treatment::Hash(kind),
+        false => Treatment::Remove(kind),
+    })
 }
 
 fn without_marks(key: &str) -> Cow<'_, str> {
@@ -315,8 +319,12 @@ mod tests {
             check(&dropped, key, Some(Treatment::Remove(Kind::Keyword)));
             check(&Rules::default().keywords(KeywordMode::Plain), key, None);
         }
-        let hashed = Rules::default().client(ClientMode::Hash);
+        let hashed = Rules::default().user_agents(ClientMode::Hash);
         check(&hashed, "userAgent", Some(Treatment::Hash(Kind::UserAgent)));
+        check(&hashed, "clientIp", Some(Treatment::Remove(Kind::ClientAddress)));
+        let hashed = Rules::default().addresses(ClientMode::Hash);
+        check(&hashed, "clientIp", Some(Treatment::Hash(Kind::ClientAddress)));
+        check(&hashed, "userAgent", Some(Treatment::Remove(Kind::UserAgent)));
     }
 
     #[test]

@@ -34,7 +34,8 @@ const PROSE_WIDTH_MAX: usize = 160;
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub(crate) keywords: KeywordMode,
-    pub(crate) client: ClientMode,
+    pub(crate) addresses: ClientMode,
+    pub(crate) user_agents: ClientMode,
     pub(crate) prose_width_max: Option<usize>,
     pub(crate) denied: Vec<(String, Kind)>,
     pub(crate) hashed: Vec<String>,
@@ -46,7 +47,8 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             keywords: KeywordMode::default(),
-            client: ClientMode::default(),
+            addresses: ClientMode::default(),
+            user_agents: ClientMode::default(),
             prose_width_max: Some(PROSE_WIDTH_MAX),
             denied: Vec::new(),
             hashed: Vec::new(),
@@ -64,10 +66,17 @@ impl Rules {
         self
     }
 
-    /// The treatment of IP addresses and of `User-Agent`. Default: [`ClientMode::Drop`].
+    /// The treatment of IP addresses. Default: [`ClientMode::Drop`].
     #[must_use]
-    pub fn client(mut self, mode: ClientMode) -> Self {
-        self.client = mode;
+    pub fn addresses(mut self, mode: ClientMode) -> Self {
+        self.addresses = mode;
+        self
+    }
+
+    /// The treatment of `User-Agent`. Default: [`ClientMode::Drop`].
+    #[must_use]
+    pub fn user_agents(mut self, mode: ClientMode) -> Self {
+        self.user_agents = mode;
         self
     }
 

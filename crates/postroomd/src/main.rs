@@ -5,6 +5,7 @@ mod broker;
 mod command;
 mod config;
 mod daemon;
+mod hash_secret;
 mod module;
 mod signal;
 mod store;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use postroom_activity::pii::Keys;
 use postroom_activity::query::{self, EventFilter, StoredEvent};
 use postroom_activity::{Activity, Recorder};
 use postroom_host::Module;
@@ -82,12 +83,17 @@ impl Site {
     }
 }
 
+/// Keys that only tests have.
+pub(crate) fn keys() -> Keys {
+    Keys::new("k1", b"an invented secret that only tests use").unwrap()
+}
+
 /// The modules `tasteam` and `activity`, joined by a recorder of their own.
 pub(crate) fn modules(change: impl FnOnce(Activity) -> Activity) -> Vec<Module> {
     let recorder = Recorder::default();
     let searches = Arc::new(SearchRecorder(recorder.clone()));
     vec![
         Tasteam::default().observer(searches).module(),
-        change(collecting(recorder)).module(),
+        change(collecting(recorder).hash_keys(keys())).module(),
     ]
 }

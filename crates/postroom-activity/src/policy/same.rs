@@ -4,9 +4,11 @@ use serde_json::{Map, Number, Value};
 use time::OffsetDateTime;
 
 use crate::event::ActivityEvent;
+use crate::privacy::{ADDRESS, USER_AGENT};
 
 /// Whether a client has sent the stored event again. Times are compared to the millisecond, because SQLite stores no more. A member
-/// that only one of them names is no difference: a client may log in between two tries.
+/// that only one of them names is no difference: a client may log in between two tries. Nor is its address or user agent: it may
+/// change its network, too.
 pub(crate) fn is_same_event(stored: &ActivityEvent, sent: &ActivityEvent) -> bool {
     let is_other_member = stored
         .member_id
@@ -21,7 +23,15 @@ pub(crate) fn is_same_event(stored: &ActivityEvent, sent: &ActivityEvent) -> boo
     !is_other_member
         && millisecond(stored.occurred_at) == millisecond(sent.occurred_at)
         && bare(stored) == bare(sent)
-        && are_same_fields(&stored.properties, &sent.properties)
+        && are_same_fields(&of_event(&stored.properties), &of_event(&sent.properties))
+}
+
+/// The properties without those of the client.
+fn of_event(properties: &Map<String, Value>) -> Map<String, Value> {
+    let own = properties
+        .iter()
+        .filter(|(name, _)| ![ADDRESS, USER_AGENT].contains(&name.as_str()));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn millisecond(at: OffsetDateTime) -> i128 {
@@ -81,6 +91,11 @@ mod tests {
         check(json!({"a": 1}), json!({"a": "1"}), false);
         check(json!({"a": 1}), json!({"a": 1, "b": 2}), false);
         check(json!({"a": [1]}), json!({"a": [1, 1]}), false);
+        check(
+            json!({"a": 1, "clientIpHash": "x"}),
+            json!({"a": 1, "userAgentHash": "y"}),
+            true,
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use sea_orm::{ConnectionTrait as _, DbBackend, QueryResult};
 
 use super::{COLUMNS, TABLE};
 use crate::event::ActivityEvent;
+use crate::privacy::Admitted;
 
 /// Rows in one statement: SQLite takes 32,766 values, PostgreSQL and MySQL 65,535.
 const ROWS_MAX: usize = 1_000;
@@ -17,10 +18,11 @@ const RERUNS: u32 = 10;
 
 /// Stores those of the events whose id is not stored yet; returns the ids of the new rows. Of several events with the same id, the
 /// first one is stored.
-pub(crate) async fn insert_new(tx: &Tx, events: &[ActivityEvent]) -> Result<HashSet<String>> {
+pub(crate) async fn insert_new(tx: &Tx, events: &[Admitted]) -> Result<HashSet<String>> {
     let mut seen = HashSet::new();
     let mut distinct: Vec<&ActivityEvent> = events
         .iter()
+        .map(|admitted| &**admitted)
         .filter(|event| seen.insert(event.event_id.as_str()))
         .collect();
     // Two transactions with the same events wait for each other in one order, so they do not deadlock.

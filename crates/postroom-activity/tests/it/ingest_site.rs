@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postroom::CancellationToken;
 use postroom_access::MemberKeys;
-use postroom_activity::{Activity, ActivityEvent, ActivitySink, Catalogue, SinkAnswer};
+use postroom_activity::{ActivityEvent, ActivitySink, Catalogue, SinkAnswer};
 use postroom_host::{Access, Doors, Platform, Serving};
 use postroom_shared::RateLimiter;
 use postroom_testkit::client::Answer;
@@ -79,7 +79,7 @@ impl Site {
             .unwrap()
             .event("page.viewed", "v2", ["path"])
             .unwrap();
-        let activity = Activity::default()
+        let activity = crate::activity()
             .catalogue(catalogue)
             .sink(Arc::new(Collecting(Arc::clone(&sunk))));
         let activity = match setup.rate_limiter {

@@ -2,7 +2,7 @@
 
 use postroom::dead::{self, DeadLetter, Selection};
 use postroom::{Event, append, table};
-use postroom_activity::{Activity, ActivityEvent, ActivityStored};
+use postroom_activity::{ActivityEvent, ActivityStored};
 use postroom_host::Module;
 use postroom_testkit::fake_posthog::{FakePosthog, Outcome, PROJECT_API_KEY};
 use postroom_testkit::stage::{Running, Scenery, Stage};
@@ -35,7 +35,7 @@ fn module(fake: &FakePosthog) -> Module {
             "circuit_open_seconds": 1,
         },
     });
-    let module = Activity::default().module();
+    let module = crate::activity().module();
     module.configure(section.as_object().unwrap().clone()).unwrap()
 }
 

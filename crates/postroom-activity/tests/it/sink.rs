@@ -7,7 +7,7 @@ use postroom::table;
 use postroom_activity::forget;
 use postroom_activity::query::{self, EventFilter};
 use postroom_activity::redispatch::{self, State};
-use postroom_activity::{Activity, ActivityEvent, ActivitySink, Orchestrator, SinkAnswer};
+use postroom_activity::{ActivityEvent, ActivitySink, Orchestrator, SinkAnswer};
 use postroom_testkit::Fresh;
 use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::wait::until;
@@ -53,7 +53,7 @@ impl ActivitySink for Sink {
 }
 
 async fn open(fresh: &Fresh, sink: &Arc<Sink>) -> Running {
-    let module = Activity::default()
+    let module = crate::activity()
         .sink(Arc::clone(sink) as Arc<dyn ActivitySink>)
         .module();
     Running::open(fresh, vec![module], Scenery::default()).await
@@ -61,7 +61,7 @@ async fn open(fresh: &Fresh, sink: &Arc<Sink>) -> Running {
 
 async fn store(fresh: &Fresh, events: &[ActivityEvent]) {
     let tx = table::begin(fresh.db()).await.unwrap();
-    let orchestrator = Orchestrator::with_sinks();
+    let orchestrator = Orchestrator::with_sinks(crate::privacy());
     orchestrator.handle_client_events(&tx, events.to_vec()).await.unwrap();
     tx.commit().await.unwrap();
 }

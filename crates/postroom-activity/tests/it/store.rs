@@ -37,7 +37,7 @@ fn numbered(number: usize) -> ActivityEvent {
 
 async fn store(store: &dyn Inspect, events: &[ActivityEvent]) -> Vec<Stored> {
     let tx = table::begin(store.db()).await.unwrap();
-    let answers = Orchestrator::default()
+    let answers = Orchestrator::without_sinks(crate::privacy())
         .handle_client_events(&tx, events.to_vec())
         .await
         .unwrap();

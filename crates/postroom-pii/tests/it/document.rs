@@ -91,7 +91,13 @@ fn modes_drop_or_keep_search_words_and_hash_clients() {
     );
     let client = json!({"ip": "192.0.2.7", "userAgent": "Invented/1.0"});
     assert_eq!(clean(Rules::default(), client.clone()).value, json!({}));
-    let hashed = clean(Rules::default().client(ClientMode::Hash), client).value;
+    let hashed = clean(
+        Rules::default()
+            .addresses(ClientMode::Hash)
+            .user_agents(ClientMode::Hash),
+        client,
+    )
+    .value;
     assert_eq!(
         hashed,
         json!({"ip": keys().hash("192.0.2.7"), "userAgent": keys().hash("invented/1.0")})

@@ -14,7 +14,8 @@ pub(crate) fn trace(document: &Value, secret: &str) -> Option<String> {
     forms.into_iter().find(|form| form.contains(&secret))
 }
 
-fn forms(document: &Value) -> BTreeSet<String> {
+/// All readings of a document.
+pub(crate) fn forms(document: &Value) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([plain(&document.to_string())]);
     let mut texts = Vec::new();
     collect(document, &mut texts);
@@ -52,7 +53,7 @@ fn add_forms(text: &str, levels: usize, forms: &mut BTreeSet<String>) {
 }
 
 /// NFKC in lower case, without characters that nobody sees.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     let is_hidden =
         |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}');

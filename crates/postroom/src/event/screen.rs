@@ -44,13 +44,20 @@ use crate::event::envelope::FOREIGN_ID;
 /// # Ok::<(), postroom::Error>(())
 /// ```
 pub trait Screen: Send + Sync {
-    /// Cleans an event: its payload, headers and key. Its id, type and source stay. An error refuses the event; its text must not
-    /// repeat what the screen removes.
+    /// Cleans an event: its payload, headers and key. Its id, type and source stay. The header `ceid`, the id of an event that has
+    /// another one outside, can be replaced and not removed. An error refuses the event; its text must not repeat what the screen
+    /// removes.
     fn event(&self, event: &mut Event) -> Result<()>;
 
     /// Cleans one part of a message that is no event: a field or an attribute by its name, the body by the name `data`, its media
     /// type by the name `content-type`.
     fn raw(&self, name: &str, value: &[u8]) -> Vec<u8>;
+
+    /// Cleans what is said about a message that is no event: the name of a field or an attribute, or the reason why it is none, which
+    /// may repeat a value. Unless a screen says otherwise, it stays.
+    fn said(&self, text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 impl dyn Screen + '_ {
@@ -66,15 +73,20 @@ impl dyn Screen + '_ {
                 "the screen has changed the id, type or source of the event {id} of type {event_type}; it must keep them"
             )));
         }
-        event
-            .headers
-            .extend(foreign_id.map(|foreign_id| (FOREIGN_ID.to_owned(), foreign_id)));
+        if let Some(foreign_id) = foreign_id {
+            event.headers.entry(FOREIGN_ID.to_owned()).or_insert(foreign_id);
+        }
         event.check()
     }
 
     /// Cleans a part of a message that is no event. Nothing is left of it if the screen panics.
     pub(crate) fn clean_raw(&self, name: &str, value: &[u8]) -> Vec<u8> {
         guarded(|| self.raw(name, value)).unwrap_or_default()
+    }
+
+    /// The same for what is said about it.
+    pub(crate) fn clean_said(&self, text: &str) -> String {
+        guarded(|| self.said(text)).unwrap_or_default()
     }
 }
 
@@ -120,6 +132,8 @@ mod tests {
         let cleaned = clean(|event| event.headers.clear()).unwrap();
         assert_eq!(cleaned.headers.get(FOREIGN_ID).map(String::as_str), Some("A-1"));
         assert_eq!(cleaned.headers.len(), 1);
+        let replaced = clean(|event| event.headers = [(FOREIGN_ID.to_owned(), "x".to_owned())].into()).unwrap();
+        assert_eq!(replaced.headers.get(FOREIGN_ID).map(String::as_str), Some("x"));
         for change in [
             |event: &mut Event| event.id = uuid::Uuid::nil(),
             |event: &mut Event| event.event_type = "other".to_owned(),
@@ -140,5 +154,6 @@ mod tests {
         assert_eq!(error.report(), "the screen panicked");
         let screen: &dyn Screen = &Change(|_event| ());
         assert!(screen.clean_raw("data", b"a secret").is_empty());
+        assert_eq!(screen.clean_said("a reason"), "a reason");
     }
 }

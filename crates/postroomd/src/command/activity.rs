@@ -1,5 +1,7 @@
 //! `postroom activity`: look at what users did, export it, send it to a sink again, forget a member.
 
+mod pii_check;
+
 use std::io::{BufWriter, Write as _};
 
 use anyhow::{Result, bail};
@@ -30,6 +32,7 @@ pub(crate) enum Activity {
     Cancel(Cancel),
     /// Delete everything that is stored about a member
     Forget(Forget),
+    PiiCheck(pii_check::PiiCheck),
 }
 
 /// Which events.
@@ -158,6 +161,7 @@ impl Activity {
             Self::Redispatches(command) => command.run(config).await,
             Self::Cancel(command) => command.run(config).await,
             Self::Forget(command) => command.run(config).await,
+            Self::PiiCheck(command) => command.run(config),
         }
     }
 }

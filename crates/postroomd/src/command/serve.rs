@@ -9,8 +9,10 @@ use postroom_telemetry::{Traces, log};
 
 use crate::config::Config;
 use crate::daemon;
+use crate::hash_secret;
 use crate::module;
 use crate::signal::Signals;
+use crate::store::StoreUrl;
 
 /// Run chosen roles of the daemon, with logs and without example traffic
 ///
@@ -44,6 +46,11 @@ impl Serve {
         let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
             return Ok(());
         };
+        if config.store.url == StoreUrl::default()
+            && let Some(folder) = hash_secret::folder(&config)
+        {
+            hash_secret::keep(&mut config, &folder)?;
+        }
         let process = daemon::platform(&config, &store, module::enabled(&config))?
             .serve_with(listener, config.server.serving())
             .doors(config.access.doors(config.server.is_reachable(address))?)

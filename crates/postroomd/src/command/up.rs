@@ -15,6 +15,7 @@ use postroom_terminal::view::{Notes, View};
 
 use crate::config::Config;
 use crate::daemon;
+use crate::hash_secret;
 use crate::module;
 use crate::signal::Signals;
 use crate::store::StoreUrl;
@@ -52,6 +53,9 @@ impl Up {
         let Some(store) = signals.unless(config.store.url.open()).await.transpose()? else {
             return Ok(());
         };
+        if let Some(folder) = self.own_folder(&config) {
+            hash_secret::keep(&mut config, &folder)?;
+        }
         let platform = daemon::platform(&config, &store, modules(&config, self.demo))?
             .serve_with(listener, config.server.serving())
             .doors(config.access.doors(config.server.is_reachable(address))?);
@@ -93,9 +97,18 @@ impl Up {
             config.modules.switch_on(false);
         }
         if self.demo {
+            if config.modules.enabled(postroom_activity::NAME).is_none() && self.own_folder(config).is_none() {
+                hash_secret::invent(config); // of a demonstration nothing needs to be found again
+            }
             config.modules.switch_on(true);
         }
         config.server.listen = self.listen.unwrap_or(config.server.listen);
+    }
+
+    /// The folder of the store, unless it is a store of the operator's own.
+    fn own_folder(&self, config: &Config) -> Option<PathBuf> {
+        let is_ours = self.data.is_some() || config.store.url == StoreUrl::default();
+        hash_secret::folder(config).filter(|_| is_ours)
     }
 }
 

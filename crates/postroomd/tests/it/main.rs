@@ -18,6 +18,7 @@ mod fault;
 mod harness;
 mod looking;
 mod metrics;
+mod pii;
 mod profile;
 mod standstill;
 mod telemetry;

@@ -78,10 +78,13 @@ impl Item {
                 let stand_in = stand_in(&message); // the same one, whatever a screen removes
                 let message = screen.map_or_else(|| message.clone(), |screen| screened(&message, screen));
                 let payload = raw_copy(&message);
+                let reason = error.report(); // it may repeat a value of the message
                 Self {
                     entry: entry(Event { payload, ..stand_in }),
                     message,
-                    content: Content::Broken(error.report()),
+                    content: Content::Broken(
+                        screen.map_or_else(|| reason.clone(), |screen| screen.clean_said(&reason)),
+                    ),
                 }
             }
         }
@@ -134,10 +137,10 @@ fn screened(message: &Message, screen: &dyn Screen) -> Message {
     Message {
         content_type: message.content_type.as_deref().map(|kind| text("content-type", kind)),
         attributes: attributes
-            .map(|(name, value)| (name.clone(), text(name, value)))
+            .map(|(name, value)| (screen.clean_said(name), text(name, value)))
             .collect(),
         fields: fields
-            .map(|(name, value)| (name, screen.clean_raw(name, value)))
+            .map(|(name, value)| (screen.clean_said(name), screen.clean_raw(name, value)))
             .collect(),
         body: screen.clean_raw("data", &message.body),
         ..message.clone()
