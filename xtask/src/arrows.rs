@@ -22,8 +22,12 @@ fn may_know(crate_name: &str, other: &str) -> bool {
                 "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka" | "postroom-shared"
             ) || is_store
         }
-        // The platform serves the metrics and the readiness that a service can also serve itself, and checks its callers.
-        "postroom-host" => matches!(other, "postroom" | "postroom-access" | "postroom-monitor"),
+        // The platform serves the metrics and the readiness that a service can also serve itself, checks its callers, and hands
+        // modules what instances share.
+        "postroom-host" => matches!(
+            other,
+            "postroom" | "postroom-access" | "postroom-monitor" | "postroom-shared"
+        ),
         // State that instances share has its ports in a crate of its own.
         "postroom-redis" => matches!(other, "postroom" | "postroom-shared"),
         // A module that ships with the platform: it posts to sinks, and limits clients over all instances.

@@ -40,7 +40,7 @@ async fn post(
     request: Request,
 ) -> Result<Response, Problem> {
     check_enabled(&ingest)?;
-    let taken = ingest.count_request(&client_name(&caller, client)).await;
+    let taken = ingest.count_request(&host, &client_name(&caller, client)).await;
     let response = if taken.is_allowed {
         handle(&host, &ingest, (&caller, client), request).await.into_response()
     } else {

@@ -4,7 +4,7 @@ mod metrics;
 
 use std::collections::HashSet;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use postroom::{Condition, Error, ErrorKind, Result, clock};
@@ -55,7 +55,10 @@ pub(crate) struct Ingest {
     policy: IngestPolicy,
     pub(crate) privacy: Arc<Privacy>,
     orchestrator: Orchestrator,
-    limiter: FallbackRateLimiter,
+    /// What instances share, if the module was given something.
+    shared: Option<Arc<dyn RateLimiter>>,
+    /// Made for the first request, which shows the process.
+    limiter: OnceLock<FallbackRateLimiter>,
     metrics: Metrics,
 }
 
@@ -98,7 +101,8 @@ impl Ingest {
             policy: IngestPolicy::new(catalogue),
             privacy,
             orchestrator,
-            limiter: FallbackRateLimiter::new(shared),
+            shared,
+            limiter: OnceLock::new(),
             metrics: Metrics::default(),
         }
     }
@@ -110,9 +114,11 @@ impl Ingest {
     }
 
     /// Counts a request of this client.
-    pub(crate) async fn count_request(&self, client: &str) -> postroom_shared::Taken {
+    pub(crate) async fn count_request(&self, host: &Host, client: &str) -> postroom_shared::Taken {
         let limit = self.settings.ingest_rate_limit_per_minute.get();
-        let taken = self.limiter.take(client, limit, WINDOW).await;
+        let shared = || self.shared.clone().or_else(|| host.rate_limiter.clone());
+        let limiter = self.limiter.get_or_init(|| FallbackRateLimiter::new(shared()));
+        let taken = limiter.take(client, limit, WINDOW).await;
         if matches!(taken, TakenFrom::Fallback(_)) {
             self.metrics.fallbacks.inc();
         }

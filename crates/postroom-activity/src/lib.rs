@@ -8,6 +8,7 @@ mod admin;
 mod catalogue;
 mod event;
 pub mod export;
+mod foreign;
 pub mod forget;
 mod http;
 mod ingest;
@@ -40,7 +41,9 @@ pub use orchestrator::{Orchestrator, Stored};
 pub use postroom_pii as pii;
 pub use privacy::Privacy;
 pub use recorder::Recorder;
-pub use settings::{Mode, PiiSettings, Secret, Settings};
+pub use settings::{
+    ClientEvents, Group, MessageQueueSettings, Mode, PiiSettings, PollTimeout, Provider, Secret, Settings,
+};
 pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAnswer, WebhookSink};
 
 use ingest::Ingest;
@@ -91,7 +94,8 @@ impl Activity {
         self
     }
 
-    /// Counts the requests of clients over all instances that share this. Without it, each instance counts alone.
+    /// Counts the requests of clients over all instances that share this. Without it, the limiter of the process does
+    /// ([`postroom_host::Host::rate_limiter`]), and without that, each instance counts alone.
     #[must_use]
     pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
         self.rate_limiter = Some(shared);
@@ -151,23 +155,23 @@ impl Activity {
         let module = mistake.into_iter().fold(module, Module::mistake);
         let module = privacy.register(module).screen(Arc::clone(&privacy) as Arc<dyn Screen>);
         let orchestrator = Orchestrator::new(self.mappers, Arc::clone(&privacy), !sinks.is_empty());
+        let (catalogue, mistakes) = settings.client_events.add_to(self.catalogue);
+        let unusable = |module: Module, (key, says)| module.unusable(key, says);
+        let module = mistakes.into_iter().fold(module, unusable);
         let module = match types.is_empty() {
             true => module, // there are no domain events to map
             false => module.subscriber(map(types, orchestrator.clone(), settings)),
         };
-        let module = module.subscriber(store(orchestrator.clone()));
+        let module = module
+            .subscriber(store(orchestrator.clone(), settings))
+            .queue(settings.message_queue.queue());
         let module = self.recorders.into_iter().fold(module, |module, recorder| {
             let orchestrator = orchestrator.clone();
             recorder
                 .register(module)
                 .part("recorder", move |host, stop| recorder.run(orchestrator, host, stop))
         });
-        let ingest = Ingest::new(
-            settings.ingest(),
-            self.catalogue,
-            (orchestrator, privacy),
-            self.rate_limiter,
-        );
+        let ingest = Ingest::new(settings.ingest(), catalogue, (orchestrator, privacy), self.rate_limiter);
         let module = ingest.register(module).http(http::routes(Arc::new(ingest)));
         sinks.into_iter().fold(module, Module::route)
     }
@@ -213,9 +217,11 @@ fn without_end() -> Retry {
     }
 }
 
-/// Stores recorded activity events, each once.
-fn store(orchestrator: Orchestrator) -> Subscriber {
-    Subscriber::in_batches("activity-store", [ActivityRecorded::TYPE], Store(orchestrator))
+/// Stores recorded activity events, each once: those of the outbox, and those that other programs put on the topic.
+fn store(orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
+    let group = settings.message_queue.default_consumer_group.name();
+    Subscriber::in_batches(group, [ActivityRecorded::TYPE], Store(orchestrator))
+        .reads(foreign::read)
         .idempotency(Idempotency::Upsert)
         .ordering(Ordering::None)
         .retry(without_end())

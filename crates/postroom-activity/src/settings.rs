@@ -1,5 +1,7 @@
 //! The settings of the module: the section `[modules.activity]`, by the names and with the defaults of the specification.
 
+mod client_events;
+mod message_queue;
 mod pii;
 
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -9,7 +11,12 @@ use serde::Deserialize;
 use crate::ingest::IngestSettings;
 use crate::sink::PosthogSettings;
 
+pub use client_events::ClientEvents;
+pub use message_queue::{Group, MessageQueueSettings, PollTimeout, Provider};
 pub use pii::{PiiSettings, Secret};
+
+/// The consumer group that stores events, unless the settings say another name.
+const GROUP: &str = "activity-store";
 
 /// The environment variables of the specification, each with its key.
 pub(crate) const VARIABLES: [(&str, &str); 18] = [
@@ -49,6 +56,10 @@ pub struct Settings {
     pub strict_server_event_lossless: bool,
     /// Personal data.
     pub pii: PiiSettings,
+    /// The queue between mapped events and their store.
+    pub message_queue: MessageQueueSettings,
+    /// The events that clients may send, beside those that the code lists.
+    pub client_events: ClientEvents,
     /// PostHog.
     pub posthog: PosthogSettings,
 }
@@ -74,6 +85,8 @@ impl Default for Settings {
             ingest_rate_limit_per_minute: ingest.ingest_rate_limit_per_minute,
             strict_server_event_lossless: true,
             pii: PiiSettings::default(),
+            message_queue: MessageQueueSettings::default(),
+            client_events: ClientEvents::default(),
             posthog: PosthogSettings::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! A module: everything that an application or a product feature brings to a process.
 
 mod part;
+mod queue;
 mod settings;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::host::Host;
 use crate::routes::Routes;
 
 pub(crate) use part::Part;
+pub use queue::Queue;
 pub use settings::{Misconfigured, Mistake};
 
 /// Everything that one application brings, under one name. A [`crate::Platform`] runs it.
@@ -59,6 +61,8 @@ pub struct Module {
     pub naming: Naming,
     /// Where they belong on a broker.
     pub topic: Topic,
+    /// How a broker feeds it, if other programs know its topic by name.
+    pub queue: Option<Queue>,
     /// Its subscribers.
     pub subscribers: Vec<Subscriber>,
     /// Its routes to destinations.
@@ -77,6 +81,8 @@ pub struct Module {
     pub variables: Vec<(&'static str, &'static str)>,
     /// Why no platform can run it.
     pub(crate) mistakes: Vec<String>,
+    /// Settings that have the right type and cannot be used.
+    unusable: Vec<Mistake>,
     /// Settings that it has declared and not been given yet.
     settings: Option<Declared>,
 }
@@ -106,6 +112,7 @@ impl Module {
             events: Vec::new(),
             naming: Naming::default(),
             topic: Topic::default(),
+            queue: None,
             subscribers: Vec::new(),
             routes: Vec::new(),
             http: Vec::new(),
@@ -116,6 +123,7 @@ impl Module {
             metrics: Vec::new(),
             variables: Vec::new(),
             mistakes: Vec::new(),
+            unusable: Vec::new(),
             settings: None,
         }
     }
@@ -161,6 +169,13 @@ impl Module {
     #[must_use]
     pub fn topic(mut self, topic: Topic) -> Self {
         self.topic = topic;
+        self
+    }
+
+    /// Says that other programs know its topic by name, and what its settings say about the queue.
+    #[must_use]
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.queue = Some(queue);
         self
     }
 
@@ -297,7 +312,7 @@ impl Module {
     /// Gives it its settings. A module that has declared none takes an empty section only.
     pub fn configure(mut self, section: Map<String, Value>) -> Result<Self, Misconfigured> {
         match self.settings.take() {
-            Some(declared) => declared.apply(self, section),
+            Some(declared) => declared.apply(self, section)?.checked(),
             None if section.is_empty() => Ok(self),
             None => Err(Misconfigured {
                 module: self.name,
@@ -311,6 +326,26 @@ impl Module {
     pub fn mistake(mut self, says: impl Into<String>) -> Self {
         self.mistakes.push(says.into());
         self
+    }
+
+    /// Reports a setting that has the right type and cannot be used. [`Module::configure`] fails with it.
+    #[must_use]
+    pub fn unusable(mut self, key: impl Into<String>, says: impl Into<String>) -> Self {
+        self.unusable.push(Mistake {
+            key: key.into(),
+            says: says.into(),
+        });
+        self
+    }
+
+    fn checked(mut self) -> Result<Self, Misconfigured> {
+        match std::mem::take(&mut self.unusable) {
+            none if none.is_empty() => Ok(self),
+            mistakes => Err(Misconfigured {
+                module: self.name,
+                mistakes,
+            }),
+        }
     }
 
     /// Adds a job.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use postroom::{BoxError, CancellationToken, Inspect, Relay, Result, Route, Topic};
 use postroom_monitor::Metrics;
+use postroom_shared::RateLimiter;
 use tokio::net::TcpListener;
 
 use crate::access::Doors;
@@ -67,6 +68,8 @@ pub struct Platform {
     feeds: Vec<(String, Feed)>,
     messengers: Messengers,
     alerts_every: Duration,
+    /// Absent: each instance counts alone.
+    rate_limiter: Option<Arc<dyn RateLimiter>>,
     parts: Vec<Part>,
     listener: Option<(TcpListener, Serving)>,
     /// Absent: unlocked if only this machine can reach the listener, otherwise locked.
@@ -95,6 +98,7 @@ impl Platform {
             feeds: Vec::new(),
             messengers: Messengers::new(),
             alerts_every: ALERTS_EVERY,
+            rate_limiter: None,
             parts: Vec::new(),
             listener: None,
             doors: None,
@@ -160,6 +164,12 @@ impl Platform {
         self
     }
 
+    /// Gives modules a rate limit that all instances share ([`Host::rate_limiter`]). Without it, each instance counts alone.
+    pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
+        self.rate_limiter = Some(shared);
+        self
+    }
+
     /// Adds a part that runs beside the relay until the token is cancelled, under the rules of [`Module::part`].
     pub fn part<F, Fut, E>(mut self, name: impl Into<String>, part: F) -> Self
     where
@@ -219,7 +229,8 @@ impl Platform {
         modules.iter_mut().for_each(Module::share_screen);
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
         let relay = self.join(self.relay(), &mut modules)?;
-        let host = Host::new(Arc::clone(&self.store), &relay);
+        let mut host = Host::new(Arc::clone(&self.store), &relay);
+        host.rate_limiter = self.rate_limiter.take();
         let alerts = Alerts::new(&host, &mut modules, &self.messengers)?;
         let relay = alerts.jobs(self.alerts_every).into_iter().fold(relay, Relay::job);
         relay.check()?;

@@ -20,9 +20,6 @@ use crate::lease_keeper::MemberState;
 use crate::names;
 use crate::script::{self, Call};
 
-/// Timeout of a blocking read on the server.
-const BLOCK_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// A member of a group. Dropping it releases its leases.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -107,11 +104,14 @@ impl Member {
         if held.iter().any(|(_, held)| held.cursor != Cursor::New) {
             return Ok(());
         }
+        let (shared, options) = (&self.state.shared, &self.state.shared.options);
+        // The server waits for ever if it is told zero.
+        let poll = options.poll_timeout.max(Duration::from_millis(1));
         let mut read = redis::cmd("XREAD");
         read.arg("COUNT")
             .arg(1)
             .arg("BLOCK")
-            .arg(BLOCK_TIMEOUT.as_millis().to_string())
+            .arg(poll.as_millis().to_string())
             .arg("STREAMS");
         for (place, _) in &held {
             read.arg(self.state.names_of(*place).1);
@@ -119,10 +119,9 @@ impl Member {
         for (_, held) in &held {
             read.arg(held.seen.to_string());
         }
-        let (shared, limit) = (&self.state.shared, self.state.shared.options.timeout);
         let mut connection = match self.blocking.take() {
             Some(blocking) => blocking.0,
-            None => connect(&shared.client, DOING, limit, BLOCK_TIMEOUT + limit).await?,
+            None => connect(&shared.client, DOING, options.timeout, poll + options.timeout).await?,
         };
         let answer = read.query_async::<Value>(&mut connection).await;
         answer.map_err(|error| failed(DOING, error))?;

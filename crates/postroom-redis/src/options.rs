@@ -21,6 +21,8 @@ pub struct Options {
     pub lease: Duration,
     /// Timeout of a request: 5 s.
     pub timeout: Duration,
+    /// Longest wait of one read for new entries: 5 s. New entries end the wait, so this delays none of them.
+    pub poll_timeout: Duration,
     /// After this many deliveries to members that crash, an entry becomes a dead letter: 20. `None`: no limit.
     pub deliveries_max: Option<u32>,
     /// Minimum age of trimmed entries: 1 h. Younger ones stay for new groups, even if every group has acknowledged them.
@@ -41,6 +43,7 @@ impl Default for Options {
             partitions: 4,
             lease: Duration::from_secs(15),
             timeout: Duration::from_secs(5),
+            poll_timeout: Duration::from_secs(5),
             deliveries_max: Some(20),
             keep: Duration::from_secs(3600),
             length_max: None,

@@ -19,14 +19,24 @@ const TIMEOUT_MAX: Duration = Duration::from_millis(500);
 pub struct RedisRateLimiter {
     connection: Connection,
     names: Names,
+    /// Stands before every key.
+    prefix: String,
 }
 
 impl RedisRateLimiter {
+    /// The same for one of several systems that share the server: each counts its own clients.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
     pub(crate) fn new(shared: &Shared) -> Self {
         let timeout = shared.options.timeout.min(TIMEOUT_MAX);
         Self {
             connection: Connection::new(&shared.client, timeout),
             names: shared.names.clone(),
+            prefix: String::new(),
         }
     }
 }
@@ -36,7 +46,8 @@ impl RateLimiter for RedisRateLimiter {
     /// If the connection is lost during the call, the request may be counted twice.
     async fn take(&self, key: &str, limit: u32, window: Duration) -> Result<Taken> {
         let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        let call = Call::on(&script::TAKE, &[self.names.rate(key)]).arg(window_ms);
+        let key = self.names.rate(&format!("{}{key}", self.prefix));
+        let call = Call::on(&script::TAKE, &[key]).arg(window_ms);
         let (number, left_ms): (u64, u64) = self.connection.call("count a request in Redis", call).await?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         Ok(Taken::of(number, limit, Duration::from_millis(left_ms)))

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use postroom::{Broker, Destination, Mode, Namespaced, Topic};
 use postroom_bench::TrialBroker;
 use postroom_kafka::Kafka;
+use postroom_shared::RateLimiter;
 
 use crate::config;
 
@@ -160,6 +161,8 @@ pub(crate) struct Brokers {
     open: HashMap<BrokerKind, Arc<dyn Broker>>,
     /// Kafka with its prefix, if routes publish there in transactions.
     transactional: Option<(Kafka, String)>,
+    /// Counts requests of clients over all processes with this Redis.
+    pub(crate) rate_limiter: Option<Arc<dyn RateLimiter>>,
 }
 
 impl Brokers {
@@ -177,9 +180,26 @@ impl Brokers {
             brokers.add(BrokerKind::RabbitMq, Arc::new(open), &rabbitmq.prefix)?;
         }
         if let Some(open) = redis.open().context("use redis")? {
+            brokers.rate_limiter = Some(Arc::new(open.rate_limiter().prefixed(&redis.prefix)));
             brokers.add(BrokerKind::Redis, Arc::new(open), &redis.prefix)?;
         }
         Ok(brokers)
+    }
+
+    /// The Redis of a module whose queue has names of its own.
+    pub(crate) fn of_queue(config: &config::Config, module: &str) -> Result<Option<Arc<dyn Broker>>> {
+        let (Some(queue), Some(BrokerKind::Redis)) = (config.modules.queue(module), config.modules.broker(module))
+        else {
+            return Ok(None);
+        };
+        let redis = &config.brokers.redis;
+        let options = config::of_queue(&redis.options, queue);
+        if options == redis.options {
+            return Ok(None); // it has the names of all
+        }
+        let open = redis.open_with(&options).context("use redis")?;
+        let named = open.map(|open| Namespaced::new(Arc::new(open), &redis.prefix));
+        Ok(named.transpose()?.map(|named| Arc::new(named) as _))
     }
 
     fn add(&mut self, kind: BrokerKind, broker: Arc<dyn Broker>, prefix: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 mod access;
 mod alert;
 mod broker;
+mod queue;
 mod read;
 mod route;
 mod section;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use postroom_host::Retention;
+use postroom_host::{Module, Queue, Retention};
 use postroom_telemetry::LogFormat;
 use toml::Table;
 
@@ -26,6 +27,7 @@ use crate::store::StoreUrl;
 pub(crate) use access::Access;
 pub(crate) use alert::Alerts;
 pub(crate) use broker::Brokers;
+pub(crate) use queue::of_queue;
 pub(crate) use route::{Destination, Route};
 pub(crate) use server::Server;
 pub(crate) use value::parse_duration;
@@ -101,7 +103,11 @@ pub(crate) struct Modules(pub(crate) BTreeMap<&'static str, ModuleSettings>);
 
 impl Default for Modules {
     fn default() -> Self {
-        Self(BUILT_IN.map(|(name, _)| (name, ModuleSettings::default())).into())
+        let unset = |module: fn() -> Module| ModuleSettings {
+            queue: crate::module::configure(module(), Table::new()).map_or(None, |module| module.queue),
+            ..ModuleSettings::default()
+        };
+        Self(BUILT_IN.map(|(name, module)| (name, unset(module))).into())
     }
 }
 
@@ -126,6 +132,11 @@ impl Modules {
         }
     }
 
+    /// The queue of a module whose topic other programs know by name.
+    pub(crate) fn queue(&self, module: &str) -> Option<&Queue> {
+        self.0.get(module)?.queue.as_ref()
+    }
+
     /// The broker that feeds a module's subscribers, if one does.
     pub(crate) fn broker(&self, module: &str) -> Option<BrokerKind> {
         self.0.get(module)?.broker
@@ -139,6 +150,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) enabled: Option<bool>,
     /// Absent: its subscribers are fed straight from the outbox.
     pub(crate) broker: Option<BrokerKind>,
+    /// How its broker feeds it, if other programs know its topic by name.
+    pub(crate) queue: Option<Queue>,
     /// Every other key: settings that the module has declared itself.
     pub(crate) own: Table,
 }
@@ -263,6 +276,25 @@ mod tests {
         assert_eq!(config.routes, [expected]);
         assert_eq!(config.retention.outbox, 7 * DAY);
         assert_eq!(config.alerts.every, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn the_tasteam_profile_has_its_numbers() {
+        let profile = include_str!("../../../deploy/profiles/tasteam.toml");
+        let config = Config::read(profile, none()).unwrap();
+        assert_eq!(config.store.url.kind(), crate::store::Kind::Postgres);
+        assert_eq!(config.modules.broker("activity"), Some(BrokerKind::Redis));
+        let own = config.modules.own("activity");
+        let settings: postroom_activity::Settings = own.try_into().unwrap();
+        let default = postroom_activity::Settings::default(); // the numbers of the specification, by a test of its own
+        let expected = postroom_activity::Settings {
+            message_queue: settings.message_queue.clone(),
+            client_events: settings.client_events.clone(),
+            ..default
+        };
+        assert_eq!(settings, expected);
+        let options = of_queue(&config.brokers.redis.options, config.modules.queue("activity").unwrap());
+        assert_eq!((options.stream.as_str(), options.partitions), ("{topic}", 1));
     }
 
     #[test]

@@ -38,8 +38,15 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
     }
     for module in &modules {
         if let Some(kind) = config.modules.broker(module.name) {
-            platform = platform.feed(module.name, feed(kind, &brokers)?);
+            let feed = match Brokers::of_queue(config, module.name)? {
+                Some(queue) => Feed::new(format!("{kind}-{}", module.name), queue),
+                None => feed(kind, &brokers)?,
+            };
+            platform = platform.feed(module.name, feed);
         }
+    }
+    if let Some(shared) = &brokers.rate_limiter {
+        platform = platform.rate_limiter(Arc::clone(shared));
     }
     Ok(platform.modules(modules))
 }

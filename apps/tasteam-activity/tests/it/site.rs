@@ -17,7 +17,7 @@ use tasteam_activity::{SearchRecorder, collecting};
 pub(crate) struct Site {
     pub(crate) fresh: Fresh,
     pub(crate) client: Client,
-    _running: Running,
+    running: Running,
 }
 
 impl Site {
@@ -30,8 +30,14 @@ impl Site {
         Self {
             client: running.client.clone(),
             fresh,
-            _running: running,
+            running,
         }
+    }
+
+    /// Ends it as a crash of its process does; the store stays.
+    pub(crate) fn kill(self) -> Fresh {
+        drop(self.running);
+        self.fresh
     }
 
     /// The id of a new restaurant.

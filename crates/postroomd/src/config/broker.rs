@@ -113,9 +113,14 @@ impl Broker<RabbitMqOptions> {
 impl Broker<postroom_redis::Options> {
     /// Gets it ready, if it has an address; connections are made when they are needed.
     pub(crate) fn open(&self) -> Result<Option<Redis>> {
+        self.open_with(&self.options)
+    }
+
+    /// The same with other options.
+    pub(crate) fn open_with(&self, options: &postroom_redis::Options) -> Result<Option<Redis>> {
         let options = || postroom_redis::Options {
             tls: self.tls.clone(),
-            ..self.options.clone()
+            ..options.clone()
         };
         let open = |url: &BrokerUrl| Redis::open(url.secret(), options());
         self.url.as_ref().map(open).transpose()
@@ -265,6 +270,7 @@ fn read_redis(section: &mut Section<'_>) -> postroom_redis::Options {
         length_max: section.take("length_max", value::number(1..=1_000_000_000_000)),
         replicas: section.take_or("replicas", value::number(0..=100), default.replicas),
         timeout: default.timeout,
+        poll_timeout: default.poll_timeout,
         tls: default.tls,
     };
     if section.is_clean()

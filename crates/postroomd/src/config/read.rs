@@ -1,13 +1,13 @@
 //! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
 
-use postroom_host::{Mistake, Module, Retention};
+use postroom_host::{Mistake, Module, Queue, Retention};
 use postroom_telemetry::LogFormat;
 use toml::{Table, Value};
 
 use super::section::{Mistakes, Section};
 use super::{
-    Config, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, access, alert, broker, route, server,
-    value,
+    Config, LEASE_MIN, Log, ModuleSettings, Modules, Relay, Store, Telemetry, access, alert, broker, queue, route,
+    server, value,
 };
 
 use crate::broker::BrokerKind;
@@ -24,6 +24,7 @@ pub(super) fn read(toml: &str, environment: impl IntoIterator<Item = (String, St
     let mut root = Section::new("", table, &mut mistakes);
     let config = read_root(&mut root);
     check_brokers(&mut root, &config);
+    queue::check(&mut root, &config.brokers, &config.modules);
     check_names(&mut root, &config);
     root.finish();
     match mistakes.into_vec() {
@@ -66,24 +67,34 @@ fn read_root(root: &mut Section<'_>) -> Config {
 
 /// The keys that every module has, and those that it has declared itself.
 fn read_module(modules: &mut Section<'_>, module: Module) -> ModuleSettings {
-    modules.section(module.name, |section| ModuleSettings {
-        enabled: section.take("enabled", value::flag),
-        broker: section.take("broker", value::broker),
-        own: read_own(section, module),
+    modules.section(module.name, |section| {
+        let enabled = section.take("enabled", value::flag);
+        let broker = section.take("broker", value::broker);
+        let (own, queue) = read_own(section, module);
+        ModuleSettings {
+            enabled,
+            broker: queue::broker(section, broker, queue.as_ref()),
+            queue,
+            own,
+        }
     })
 }
 
-fn read_own(section: &mut Section<'_>, module: Module) -> Table {
+/// The module's own keys, and what they say about its queue.
+fn read_own(section: &mut Section<'_>, module: Module) -> (Table, Option<Queue>) {
     if !module.wants_settings() {
-        return Table::new(); // any other key is unknown
+        return (Table::new(), module.queue); // any other key is unknown
     }
     let own = section.take_rest();
-    if let Err(error) = module::configure(module, own.clone()) {
-        for Mistake { key, says } in error.mistakes {
-            section.wrong(&key, &says);
+    match module::configure(module, own.clone()) {
+        Ok(module) => (own, module.queue),
+        Err(error) => {
+            for Mistake { key, says } in error.mistakes {
+                section.wrong(&key, &says);
+            }
+            (own, None)
         }
     }
-    own
 }
 
 /// A module or route that uses a broker needs the broker's address, and a route with Kafka transactions has one shard.
@@ -98,7 +109,12 @@ fn check_brokers(root: &mut Section<'_>, config: &Config) {
     };
     for (name, settings) in &config.modules.0 {
         if let Some(kind) = settings.broker {
-            missing(format!("modules.{name}.broker"), kind);
+            let is_queue = settings
+                .queue
+                .as_ref()
+                .is_some_and(|queue| queue.is_enabled == Some(true));
+            let key = if is_queue { "message_queue.enabled" } else { "broker" };
+            missing(format!("modules.{name}.{key}"), kind);
         }
     }
     for (at, route) in config.routes.iter().enumerate() {

@@ -170,7 +170,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn path_of(&self, key: &str) -> String {
+    /// A key with its place.
+    pub(super) fn path_of(&self, key: &str) -> String {
         match self.path.as_str() {
             "" => key.to_owned(),
             path => format!("{path}.{key}"),

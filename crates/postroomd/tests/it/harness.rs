@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A folder with a store in it.
 pub(crate) struct Place {
     folder: TempDir,
+    /// Environment variables of every command.
+    variables: Vec<(String, String)>,
 }
 
 /// The exit code and output of a command.
@@ -41,7 +43,13 @@ impl Place {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+            variables: Vec::new(),
         }
+    }
+
+    /// Sets an environment variable for every command.
+    pub(crate) fn set(&mut self, variable: &str, value: &str) {
+        self.variables.push((variable.to_owned(), value.to_owned()));
     }
 
     /// A folder whose store has its tables.
@@ -73,6 +81,7 @@ impl Place {
             .args(arguments)
             .current_dir(self.path())
             .env("USER", "ada")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command

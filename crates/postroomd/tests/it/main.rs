@@ -1,6 +1,8 @@
 //! The built binary, as people use it: on a store in a folder of its own, with real signals and a real port.
 
 mod access;
+mod activity_queue;
+mod activity_settings;
 mod alert;
 mod bench;
 mod bench_broker;

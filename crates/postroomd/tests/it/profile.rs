@@ -8,7 +8,9 @@
 
 use std::path::{Path, PathBuf};
 
+use postroom_testkit::foreign::redis_cli;
 use postroom_testkit::fresh;
+use postroom_testkit::wait::until;
 use toml::Table;
 
 use crate::broker::variable;
@@ -72,4 +74,48 @@ async fn the_shop_works_with_its_profile_and_publishes_each_event_once() {
             "commerce-views"
         ]
     );
+}
+
+/// The profile as it stands, but for its addresses and the prefix of its stream.
+fn tasteam_on(store: &str, redis: &str, prefix: &str) -> String {
+    let profile = std::fs::read_to_string(profiles().join("tasteam.toml")).unwrap();
+    let mut profile: Table = profile.parse().unwrap();
+    profile["store"]["url"] = store.into();
+    profile["brokers"]["redis"]["url"] = redis.into();
+    profile["modules"]["activity"]["message_queue"]["topic_prefix"] = prefix.into();
+    profile.to_string()
+}
+
+#[tokio::test]
+async fn tasteam_is_collected_with_its_profile_through_one_stream() {
+    let (fresh, place) = (fresh::postgres().await, Place::new());
+    let (redis, prefix) = (
+        variable("POSTROOM_TEST_REDIS_URL"),
+        format!("test-{}:", uuid::Uuid::now_v7().simple()),
+    );
+    place.configure(&tasteam_on(&fresh.url(), &redis, &prefix));
+    place.ok(&["migrate"]).await;
+    let serve = place.start(&["serve", "--roles", "relay"]).await;
+    let post = async |path: &str, body: &str| {
+        let (code, answer) = serve.request("POST", path, body).await;
+        assert_eq!(code, 201, "{path}: {answer}");
+    };
+    post("/tasteam/restaurants", r#"{"name":"noodles"}"#).await;
+    let review = r#"{"memberId":42,"restaurantId":1,"content":"good","hasImage":true}"#;
+    post("/tasteam/reviews", review).await;
+    until("the review is stored", async || {
+        let stored = place.json(&["activity", "list"]).await;
+        stored.as_array().unwrap().len() == 1
+    })
+    .await;
+    let stream = format!("{prefix}domain.user.activity");
+    assert_eq!(redis_cli(&redis, &["XLEN", &stream]).trim(), "1");
+    let groups = redis_cli(&redis, &["XINFO", "GROUPS", &stream]);
+    assert!(groups.contains("activity-store"), "{groups}");
+    let (code, _) = serve.request("POST", "/api/v1/activity/events", "{}").await;
+    assert_eq!(code, 404, "client ingest is off");
+    serve.stop().await;
+    for key in redis_cli(&redis, &["--scan", "--pattern", &format!("*{prefix}*")]).lines() {
+        redis_cli(&redis, &["DEL", key]);
+    }
 }
