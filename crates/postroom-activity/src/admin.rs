@@ -12,6 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::event::Source;
 use crate::query::{self, EventFilter, PAGE_MAX, StoredEvent};
 use crate::redispatch::{self, Redispatch};
+use crate::reprocess::{self, Range, Reprocess};
 
 /// Events of one page, unless the request says.
 const PAGE: u64 = 100;
@@ -20,6 +21,7 @@ pub(crate) fn routes() -> Routes {
     Routes::new(Access::Viewer)
         .get("/api/v1/activity/admin/events", list)
         .get("/api/v1/activity/admin/redispatches", list_redispatches)
+        .get("/api/v1/activity/admin/reprocesses", list_reprocesses)
 }
 
 /// Routes for operators.
@@ -27,6 +29,8 @@ pub(crate) fn acts() -> Routes {
     Routes::new(Access::Operator)
         .post("/api/v1/activity/admin/redispatches", begin_redispatch)
         .delete("/api/v1/activity/admin/redispatches/{redispatch_id}", cancel_redispatch)
+        .post("/api/v1/activity/admin/reprocesses", begin_reprocess)
+        .delete("/api/v1/activity/admin/reprocesses/{reprocess_id}", cancel_reprocess)
 }
 
 #[derive(Deserialize)]
@@ -70,6 +74,34 @@ async fn cancel_redispatch(
 
 async fn list_redispatches(State(host): State<Host>) -> Result<Json<Vec<Redispatch>>, Problem> {
     Ok(Json(redispatch::list(host.store.db()).await?))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReprocessBegun {
+    reprocess_id: String,
+}
+
+async fn begin_reprocess(
+    State(host): State<Host>,
+    caller: Caller,
+    Body(range): Body<Range>,
+) -> Result<(StatusCode, Json<ReprocessBegun>), Problem> {
+    let reprocess_id = reprocess::begin(&*host.store, &range, &caller.name()).await?;
+    Ok((StatusCode::CREATED, Json(ReprocessBegun { reprocess_id })))
+}
+
+async fn cancel_reprocess(
+    State(host): State<Host>,
+    caller: Caller,
+    Path(reprocess_id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    reprocess::cancel(host.store.db(), &reprocess_id, &caller.name()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn list_reprocesses(State(host): State<Host>) -> Result<Json<Vec<Reprocess>>, Problem> {
+    Ok(Json(reprocess::list(host.store.db()).await?))
 }
 
 #[derive(Deserialize)]

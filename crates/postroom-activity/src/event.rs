@@ -9,7 +9,7 @@ use time::serde::rfc3339;
 use uuid::Uuid;
 
 /// The kind of aggregate of every event that this module emits. Its id is the id of the activity event.
-const AGGREGATE_TYPE: &str = "activity";
+pub(crate) const AGGREGATE_TYPE: &str = "activity";
 
 /// Something that a user did, in one form for every source and every sink.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -232,6 +232,11 @@ impl DomainEvent for ActivityRedispatched {
     fn aggregate_id(&self) -> String {
         self.event.event_id.clone()
     }
+}
+
+/// An event of this module as it is emitted. No copy goes to the archive, where a member could not be forgotten.
+pub(crate) fn event_of(event: &impl DomainEvent) -> Result<Event> {
+    Ok(Event::of(event)?.unarchived())
 }
 
 #[cfg(test)]

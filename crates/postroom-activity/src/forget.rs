@@ -1,7 +1,8 @@
 //! Forgets a member: everything that this module has stored about it.
 //!
 //! The rows of the member are deleted. Copies that wait in the relay, and dead letters, keep their place and lose their content. The
-//! outbox is append-only: its copies leave it with retention.
+//! outbox is append-only: its copies leave it with retention, and none of them goes to the archive. Copies that an older version has
+//! archived, or that came without the header that forbids it, are deleted there.
 
 use postroom::operate::record_act;
 use postroom::table::{self, Table};
@@ -10,6 +11,7 @@ use sea_orm::sea_query::{Expr, ExprTrait as _, Query};
 use sea_orm::{ConnectionTrait as _, DatabaseConnection, DbBackend};
 use serde::Serialize;
 
+use crate::event::AGGREGATE_TYPE;
 use crate::tables::TABLE;
 
 /// Rows that one transaction deletes.
@@ -27,6 +29,8 @@ pub struct Forgotten {
     pub waiting: u64,
     /// Dead letters.
     pub dead_letters: u64,
+    /// Copies in the archive.
+    pub archived: u64,
 }
 
 /// Forgets a member.
@@ -44,6 +48,7 @@ pub async fn member(db: &DatabaseConnection, member_id: i64, actor: &str) -> Res
     let tx = table::begin(db).await?;
     forgotten.waiting = blank(&tx, Table::Parked, member_id).await?;
     forgotten.dead_letters = blank(&tx, Table::Failed, member_id).await?;
+    forgotten.archived = delete_archived(&tx, member_id).await?;
     // The log says that somebody was forgotten and by whom; the number of the member would undo it.
     record_act(
         &tx,
@@ -86,18 +91,33 @@ async fn blank(tx: &Tx, table: Table, member_id: i64) -> Result<u64> {
         DbBackend::Postgres => Expr::val(FORGOTTEN).cast_as("jsonb"),
         _ => Expr::val(FORGOTTEN),
     };
-    // An event as it is stored, and one that is sent again.
-    let of_member = ["memberId", "event.memberId"].map(|path| json_text(backend, path).eq(member_id.to_string()));
-    let [stored, again] = of_member;
     let mut update = Query::update();
     update
         .table(table::named(tx, table))
         .value("payload", content)
         .and_where(Expr::col("route").like("activity-%"))
-        .and_where(stored.or(again));
+        .and_where(is_of_member(backend, member_id));
     let done = tx.execute(&update).await;
     let done = done.map_err(|source| Error::db("forget the copies of a member", source))?;
     Ok(done.rows_affected())
+}
+
+async fn delete_archived(tx: &Tx, member_id: i64) -> Result<u64> {
+    let mut delete = Query::delete();
+    delete
+        .from_table(table::named(tx, Table::Audit))
+        .and_where(Expr::col("aggregate_type").eq(AGGREGATE_TYPE))
+        .and_where(is_of_member(tx.get_database_backend(), member_id));
+    let done = tx.execute(&delete).await;
+    let done = done.map_err(|source| Error::db("forget the archived copies of a member", source))?;
+    Ok(done.rows_affected())
+}
+
+/// Whether a payload is about the member: an event as it is stored, or one that is sent again.
+fn is_of_member(backend: DbBackend, member_id: i64) -> Expr {
+    let of_member = ["memberId", "event.memberId"].map(|path| json_text(backend, path).eq(member_id.to_string()));
+    let [stored, again] = of_member;
+    stored.or(again)
 }
 
 /// The text of a value in the payload.

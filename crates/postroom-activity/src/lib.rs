@@ -5,6 +5,7 @@
 //! Retries, dead letters, outages and replay are the relay's.
 
 mod admin;
+mod alert;
 mod catalogue;
 mod event;
 pub mod export;
@@ -20,6 +21,7 @@ mod privacy;
 pub mod query;
 mod recorder;
 pub mod redispatch;
+pub mod reprocess;
 mod settings;
 mod sink;
 mod tables;
@@ -48,15 +50,24 @@ pub use sink::{ActivitySink, PosthogCounts, PosthogSettings, PosthogSink, SinkAn
 
 use ingest::Ingest;
 use orchestrator::{Map, Store};
-use sink::SinkDestination;
+use sink::{SinkDelays, SinkDestination};
 
 /// The module's name, and its section in the configuration.
 pub const NAME: &str = "activity";
 /// The topic of recorded events on a broker.
 pub const TOPIC: &str = "domain.user.activity";
 
+/// The subscriber that maps domain events.
+const MAP: &str = "activity-map";
 /// How long the mapping of an event is tried if facts of the server may be lost.
 const MAPPING_AGE_MAX: Duration = Duration::from_secs(3600);
+
+/// How an operator gets what was not delivered before activity collection was switched off.
+const AGAIN: &str = "when it is on again, `postroom activity reprocess` maps domain events again, and `postroom activity \
+                     redispatch SINK` sends stored events to a sink";
+/// The same for PostHog alone.
+const AGAIN_POSTHOG: &str =
+    "they are stored; when PostHog is on again, `postroom activity redispatch posthog --from TIME` sends them";
 
 /// Activity collection, with the mappers of the domains that it collects from and the sinks that it feeds.
 #[derive(Debug, Default)]
@@ -137,6 +148,7 @@ impl Activity {
             .http(admin::routes())
             .http(admin::acts())
             .job(redispatch::job())
+            .retires_when_off(AGAIN)
             .variables(settings::VARIABLES);
         module.settings(|module, settings| self.join(module, &settings))
     }
@@ -149,7 +161,8 @@ impl Activity {
             .chain(settings.mistakes())
             .fold(module, Module::mistake);
         let types: Vec<&'static str> = self.mappers.event_types().collect();
-        let (sinks, mistakes) = sinks(self.sinks, settings);
+        let delays = SinkDelays::default();
+        let (sinks, mistakes) = sinks(self.sinks, settings, &delays);
         let module = mistakes.into_iter().fold(module, Module::mistake);
         let (privacy, mistake) = privacy(settings, self.hash_keys);
         let module = mistake.into_iter().fold(module, Module::mistake);
@@ -163,7 +176,8 @@ impl Activity {
             false => module.subscriber(map(types, orchestrator.clone(), settings)),
         };
         let module = module
-            .subscriber(store(orchestrator.clone(), settings))
+            .job(reprocess::job(orchestrator.clone()))
+            .subscriber(store(orchestrator.clone(), settings).start(settings.start))
             .queue(settings.message_queue.queue());
         let module = self.recorders.into_iter().fold(module, |module, recorder| {
             let orchestrator = orchestrator.clone();
@@ -173,6 +187,13 @@ impl Activity {
         });
         let ingest = Ingest::new(settings.ingest(), catalogue, (orchestrator, privacy), self.rate_limiter);
         let module = ingest.register(module).http(http::routes(Arc::new(ingest)));
+        let posthog = sink::route_name(PosthogSink::TYPE);
+        let module = match sinks.iter().any(|route| route.name == posthog) {
+            true => module,
+            false => module.retired(posthog, sent_events(), AGAIN_POSTHOG),
+        };
+        let module = module.metrics(|registry| delays.register(registry));
+        let module = alert::watch(module, &sinks);
         sinks.into_iter().fold(module, Module::route)
     }
 }
@@ -200,8 +221,9 @@ fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings
             ..Retry::default()
         },
     };
-    Subscriber::matching("activity-map", types, Map(orchestrator))
+    Subscriber::matching(MAP, types, Map(orchestrator))
         .straight()
+        .start(settings.start)
         .retry(retry)
 }
 
@@ -228,8 +250,8 @@ fn store(orchestrator: Orchestrator, settings: &Settings) -> Subscriber {
 }
 
 /// The routes to the sinks: those that were added, and PostHog if the settings say so.
-fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings) -> (Vec<Route>, Option<String>) {
-    let mut routes: Vec<Route> = added.into_iter().map(route).collect();
+fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings, delays: &SinkDelays) -> (Vec<Route>, Option<String>) {
+    let mut routes: Vec<Route> = added.into_iter().map(|sink| route(sink, delays)).collect();
     if !settings.sends_to_posthog() {
         return (routes, None);
     }
@@ -243,7 +265,8 @@ fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings) -> (Vec<Route>,
                     ..Retry::default()
                 },
                 probe: Probe::every(Duration::from_secs(posthog.circuit_open_seconds)),
-                ..route(Arc::new(sink))
+                start: posthog.start,
+                ..route(Arc::new(sink), delays)
             });
             (routes, None)
         }
@@ -253,15 +276,23 @@ fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings) -> (Vec<Route>,
 
 /// The route to a sink. Events of different users have no order there, so a refused one holds up no other. While the sink is
 /// unavailable, it is tried once in a minute.
-fn route(sink: Arc<dyn ActivitySink>) -> Route {
+fn route(sink: Arc<dyn ActivitySink>, delays: &SinkDelays) -> Route {
     let name = sink::route_name(sink.sink_type());
     Route {
-        filter: Filter::any_of([ActivityStored::TYPE, ActivityRedispatched::TYPE]),
+        filter: sent_events(),
         ordering: Ordering::None,
         batch: 100,
         probe: Probe::every(Duration::from_secs(60)),
-        ..Route::new(name, To::Destination(Arc::new(SinkDestination::new(sink))))
+        ..Route::new(
+            name,
+            To::Destination(Arc::new(SinkDestination::new(sink, delays.clone()))),
+        )
     }
+}
+
+/// The events of a route to a sink.
+fn sent_events() -> Filter {
+    Filter::any_of([ActivityStored::TYPE, ActivityRedispatched::TYPE])
 }
 
 /// Compiles the example in the guide as a doc test.

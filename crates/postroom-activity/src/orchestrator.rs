@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append, emit};
+use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append};
 
-use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored};
+use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored, event_of};
 use crate::mapper::MapperRegistry;
 use crate::policy::is_same_event;
 use crate::privacy::{Admitted, Privacy};
@@ -41,9 +41,8 @@ impl Orchestrator {
 
     /// Records the activity that a domain event reports, in the transaction of its handler. An event without a mapper is none.
     pub async fn handle_domain_event(&self, tx: &Tx, event: &Event) -> Result<()> {
-        if let Some(activity) = self.mappers.map(event)? {
-            let admitted = self.admit(activity)?;
-            emit(tx, &ActivityRecorded(admitted.into())).await?;
+        if let Some(activity) = self.map(event)? {
+            append(tx, &[event_of(&ActivityRecorded(activity.into()))?]).await?;
         }
         Ok(())
     }
@@ -80,6 +79,48 @@ impl Orchestrator {
         Ok(answers)
     }
 
+    /// The types of domain events that are mapped.
+    pub(crate) fn event_types(&self) -> Vec<&'static str> {
+        self.mappers.event_types().collect()
+    }
+
+    /// The activity event that a domain event reports, as it is stored.
+    pub(crate) fn map(&self, event: &Event) -> Result<Option<Admitted>> {
+        self.mappers
+            .map(event)?
+            .map(|activity| self.admit(activity))
+            .transpose()
+    }
+
+    /// Stores mapped events again: those that have no row get one and go to the sinks; a row that differs is written anew.
+    pub(crate) async fn store_again(&self, tx: &Tx, events: &[Admitted]) -> Result<StoredAgain> {
+        let answers = self.store(tx, events).await?;
+        let known = events.iter().zip(&answers);
+        let known: Vec<&Admitted> = known
+            .filter(|(_, answer)| **answer != Stored::New)
+            .map(|(event, _)| event)
+            .collect();
+        let ids: Vec<&str> = known.iter().map(|event| event.event_id.as_str()).collect();
+        let rows = tables::by_ids(tx, &ids).await?;
+        let rows: HashMap<&str, &ActivityEvent> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
+        let mut again = StoredAgain {
+            inserted: (events.len() - known.len()) as u64,
+            ..StoredAgain::default()
+        };
+        for event in known {
+            let row = rows.get(event.event_id.as_str());
+            let is_same = |row: &&ActivityEvent| is_same_event(row, event) && row.member_id == event.member_id;
+            match row.is_some_and(is_same) {
+                true => again.unchanged += 1,
+                false => {
+                    tables::update(tx, event).await?;
+                    again.updated += 1;
+                }
+            }
+        }
+        Ok(again)
+    }
+
     async fn store(&self, tx: &Tx, events: &[Admitted]) -> Result<Vec<Stored>> {
         let mut new = tables::insert_new(tx, events).await?;
         let mut answers = Vec::with_capacity(events.len());
@@ -88,12 +129,20 @@ impl Orchestrator {
             let is_new = new.remove(&event.event_id);
             answers.push(if is_new { Stored::New } else { Stored::Known });
             if is_new && self.has_sinks {
-                stored.push(Event::of(&ActivityStored(event.clone().into()))?);
+                stored.push(event_of(&ActivityStored(event.clone().into()))?);
             }
         }
         append(tx, &stored).await?;
         Ok(answers)
     }
+}
+
+/// The result of storing mapped events again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredAgain {
+    pub(crate) inserted: u64,
+    pub(crate) updated: u64,
+    pub(crate) unchanged: u64,
 }
 
 /// The result of storing an event.

@@ -9,7 +9,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::event::ActivityRedispatched;
+use crate::event::{ActivityRedispatched, event_of};
 use crate::query::{self, EventFilter};
 use crate::sink::route_name;
 use crate::tables::{self, TABLE};
@@ -48,20 +48,20 @@ pub struct Redispatch {
     until_id: i64,
 }
 
-/// The state of a redispatch.
+/// The state of a redispatch or a reprocess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It goes on.
     Running,
-    /// All events were sent.
+    /// It has done everything.
     Done,
     /// An operator has ended it.
     Canceled,
 }
 
 impl State {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Done => "done",
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         match name {
             "running" => Self::Running,
             "canceled" => Self::Canceled,
@@ -181,7 +181,7 @@ async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
         let events: Vec<Event> = stored
             .iter()
             .map(|stored| {
-                Event::of(&ActivityRedispatched {
+                event_of(&ActivityRedispatched {
                     sink_type: redispatch.sink_type.clone(),
                     event: stored.event.clone(),
                 })

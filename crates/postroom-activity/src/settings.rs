@@ -6,6 +6,7 @@ mod pii;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
+use postroom::Start;
 use serde::Deserialize;
 
 use crate::ingest::IngestSettings;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub message_queue: MessageQueueSettings,
     /// The events that clients may send, beside those that the code lists.
     pub client_events: ClientEvents,
+    /// Where collection begins when it is switched on: with the oldest event that the outbox holds, or with the next one.
+    pub start: Start,
     /// PostHog.
     pub posthog: PosthogSettings,
 }
@@ -87,6 +90,7 @@ impl Default for Settings {
             pii: PiiSettings::default(),
             message_queue: MessageQueueSettings::default(),
             client_events: ClientEvents::default(),
+            start: Start::Beginning,
             posthog: PosthogSettings::default(),
         }
     }
@@ -150,7 +154,9 @@ mod tests {
             (pii.keyword_mode, pii.store_ip, pii.store_user_agent),
             (KeywordMode::Hash, false, false)
         );
+        assert_eq!(settings.start, Start::Beginning);
         let posthog = &settings.posthog;
+        assert_eq!(posthog.start, Start::Head);
         assert_eq!(
             (posthog.enabled, posthog.host.as_str()),
             (false, "https://app.posthog.com")

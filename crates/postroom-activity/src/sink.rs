@@ -3,6 +3,7 @@
 //! Each sink has a route of its own, so batches, retries, dead letters, outages and replay are the relay's. A sink only sends one
 //! batch and says what became of each event.
 
+mod delay;
 mod posthog;
 mod webhook;
 
@@ -14,6 +15,7 @@ use postroom::{Batch, Destination, DomainEvent as _, Entry, Receipt};
 
 use crate::event::{ActivityEvent, ActivityRedispatched, ActivityStored};
 
+pub(crate) use delay::SinkDelays;
 pub use posthog::{PosthogCounts, PosthogSettings, PosthogSink};
 pub use webhook::WebhookSink;
 
@@ -55,11 +57,12 @@ pub(crate) fn route_name(sink_type: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct SinkDestination {
     sink: Arc<dyn ActivitySink>,
+    delays: SinkDelays,
 }
 
 impl SinkDestination {
-    pub(crate) fn new(sink: Arc<dyn ActivitySink>) -> Self {
-        Self { sink }
+    pub(crate) fn new(sink: Arc<dyn ActivitySink>, delays: SinkDelays) -> Self {
+        Self { sink, delays }
     }
 
     fn read(&self, entry: &Entry) -> Content {
@@ -102,8 +105,9 @@ impl Destination for SinkDestination {
         if !events.is_empty() {
             let answers = self.sink.sink_batch(&events).await;
             for (place, answer) in places.into_iter().zip(answers) {
-                if let Some(receipt) = receipts.get_mut(place) {
+                if let Some((receipt, entry)) = receipts.get_mut(place).zip(batch.entries.get(place)) {
                     *receipt = answer.into();
+                    self.delays.measure(self.sink.sink_type(), entry, receipt);
                 }
             }
         }

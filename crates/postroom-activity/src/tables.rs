@@ -3,6 +3,7 @@
 mod insert;
 mod limit;
 mod read;
+mod update;
 
 use postroom::Migration;
 use sea_orm::DbBackend;
@@ -10,6 +11,7 @@ use sea_orm::DbBackend;
 pub(crate) use insert::insert_new;
 pub(crate) use limit::limit_waits;
 pub(crate) use read::{by_ids, row_to_event, select_events};
+pub(crate) use update::update;
 
 /// The table with one row per event.
 pub(crate) const TABLE: &str = "user_activity_event";
@@ -61,6 +63,12 @@ pub(crate) fn migrations(database: DbBackend) -> Vec<Migration> {
             name: "redispatch",
             up: include_str!("../migrations/0002_redispatch.up.sql"),
             down: include_str!("../migrations/0002_redispatch.down.sql"),
+        },
+        Migration {
+            number: 3,
+            name: "reprocess",
+            up: include_str!("../migrations/0003_reprocess.up.sql"),
+            down: include_str!("../migrations/0003_reprocess.down.sql"),
         },
     ]
 }

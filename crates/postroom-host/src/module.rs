@@ -2,6 +2,7 @@
 
 mod part;
 mod queue;
+mod retired;
 mod settings;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::routes::Routes;
 
 pub(crate) use part::Part;
 pub use queue::Queue;
+pub use retired::Retired;
 pub use settings::{Misconfigured, Mistake};
 
 /// Everything that one application brings, under one name. A [`crate::Platform`] runs it.
@@ -79,6 +81,10 @@ pub struct Module {
     metrics: Vec<Register>,
     /// Environment variables by which its settings are known elsewhere, each with its key.
     pub variables: Vec<(&'static str, &'static str)>,
+    /// Routes that it has with other settings.
+    pub(crate) retired: Vec<Retired>,
+    /// How an operator gets what its routes have not delivered, if they are retired when it is switched off.
+    when_off: Option<&'static str>,
     /// Why no platform can run it.
     pub(crate) mistakes: Vec<String>,
     /// Settings that have the right type and cannot be used.
@@ -122,6 +128,8 @@ impl Module {
             parts: Vec::new(),
             metrics: Vec::new(),
             variables: Vec::new(),
+            retired: Vec::new(),
+            when_off: None,
             mistakes: Vec::new(),
             unusable: Vec::new(),
             settings: None,

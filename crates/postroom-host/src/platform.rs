@@ -7,6 +7,7 @@ mod check;
 mod feed;
 mod process;
 mod retention;
+mod retirement;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -32,6 +33,8 @@ pub use process::Process;
 pub use retention::Retention;
 pub use topics::Topics;
 
+/// A relay's default.
+const LEASE: Duration = Duration::from_secs(10);
 /// How often alert rules are looked at, unless the caller says otherwise.
 const ALERTS_EVERY: Duration = Duration::from_secs(30);
 
@@ -224,6 +227,7 @@ impl Platform {
         let mut modules = self.configured_modules()?;
         check::modules(&modules, &self.feeds)?;
         check::route_names(&self.routes, &modules)?;
+        check::retired(&self.routes, &modules)?;
         check::readers(&modules, &self.feeds)?;
         check::published(&self.routes, &self.feeds)?;
         modules.iter_mut().for_each(Module::share_screen);
@@ -233,6 +237,11 @@ impl Platform {
         host.rate_limiter = self.rate_limiter.take();
         let alerts = Alerts::new(&host, &mut modules, &self.messengers)?;
         let relay = alerts.jobs(self.alerts_every).into_iter().fold(relay, Relay::job);
+        let lease = self.lease_ttl.unwrap_or(LEASE);
+        let retirements = modules
+            .iter_mut()
+            .filter_map(|module| retirement::job(&host.store, module, lease));
+        let relay = retirements.fold(relay, Relay::job);
         relay.check()?;
         let metrics = Metrics::new(self.store, &relay);
         for module in &mut modules {

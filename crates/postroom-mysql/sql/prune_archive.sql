@@ -1,3 +1,4 @@
+-- Except those whose header forbids it.
 insert into postroom_audit_events (
   id,
   event_id,
@@ -23,3 +24,4 @@ select
   created_at
 from postroom_outbox
 where id <= ?
+  and coalesce(json_unquote(json_extract(headers, '$.archive')), '') <> 'never'

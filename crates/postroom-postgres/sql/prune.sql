@@ -1,5 +1,5 @@
 -- Removes up to $2 of the oldest rows above $1 that are $3 seconds old and that every cursor has passed; copies them
--- into the archive if $4. Deleting takes row locks only, no writer waits.
+-- into the archive if $4 and their header allows it. Deleting takes row locks only, no writer waits.
 --
 -- What every cursor has passed is what the slowest one's tick sees: snapshots are ordered by inclusion, so one tick
 -- speaks for all. Without a cursor nothing has been passed. Up to floor that holds for every row that can ever appear;
@@ -73,7 +73,7 @@ archived as (
         occurred_at,
         created_at
     from removed
-    where $4
+    where $4 and headers ->> 'archive' is distinct from 'never'
 )
 select
     (select count(*) from removed) as removed,

@@ -32,15 +32,17 @@ pub struct Row {
     pub dead: u64,
     /// Whether it is delivered, or the cause why not.
     pub state: RouteState,
+    /// How long until its destination is asked again, if it is out of reach.
+    pub probe_s: Option<f64>,
 }
 
-fn cell(state: &RouteState) -> Cell {
+fn cell(state: &RouteState, probe_s: Option<f64>) -> Cell {
     let tone = match state {
         RouteState::Working => Tone::Good,
         RouteState::Paused | RouteState::Held { .. } => Tone::Warn,
         RouteState::Unworked | RouteState::Down { .. } => Tone::Bad,
     };
-    Cell::new(tone, text::route_state(state))
+    Cell::new(tone, text::route_state(state, probe_s))
 }
 
 /// One row per route shard, as the store knows them.
@@ -60,6 +62,7 @@ pub fn rows(routes: &[RouteStatus]) -> Vec<Row> {
             parked: route.retrying + route.waiting,
             dead: route.dead,
             state: route.state(),
+            probe_s: route.probe_s,
         })
         .collect()
 }
@@ -97,7 +100,7 @@ pub fn listing(rows: &[Row]) -> Listing {
             row.oldest_s.map_or_else(|| "-".into(), |seconds| age(seconds).into()),
             alert(row.parked, Tone::Warn),
             alert(row.dead, Tone::Bad),
-            cell(&row.state),
+            cell(&row.state, row.probe_s),
         ];
         listing.row(first.into_iter().chain(rate).chain(rest));
     }
@@ -142,7 +145,24 @@ mod tests {
             parked: 0,
             dead: 0,
             state: RouteState::Working,
+            probe_s: None,
         }
+    }
+
+    #[test]
+    fn a_route_whose_destination_is_out_of_reach_shows_the_cause_and_the_next_probe() {
+        let down = Row {
+            state: RouteState::Down {
+                says: "PostHog answered 503".to_owned(),
+            },
+            probe_s: Some(41.7),
+            ..row("activity-posthog", 7)
+        };
+        let text = listing(&[down]).text();
+        assert!(
+            text.contains("cannot go on, asked again in 42 s: PostHog answered 503"),
+            "{text}"
+        );
     }
 
     #[test]

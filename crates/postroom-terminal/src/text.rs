@@ -144,12 +144,15 @@ pub fn hidden(hidden: &Hidden) -> String {
 }
 
 /// The state of a route.
-pub fn route_state(state: &RouteState) -> String {
+pub fn route_state(state: &RouteState, probe_s: Option<f64>) -> String {
     match state {
         RouteState::Working => "working".to_owned(),
         RouteState::Paused => "paused".to_owned(),
         RouteState::Unworked => "no relay delivers it".to_owned(),
-        RouteState::Down { says } => format!("cannot go on: {says}"),
+        RouteState::Down { says } => {
+            let probe = probe_s.map(next_probe).unwrap_or_default();
+            format!("cannot go on{probe}: {says}")
+        }
         RouteState::Held { keys: 1 } => "1 key held by a dead letter".to_owned(),
         RouteState::Held { keys } => format!("{keys} keys held by dead letters"),
     }

@@ -210,6 +210,7 @@ mod tests {
             parked,
             dead,
             state,
+            probe_s: None,
         };
         let event = |id: &str| Line {
             at: "12:00:01.250".to_owned(),

@@ -37,6 +37,8 @@ pub const HEADERS_BYTES_MAX: usize = 16_384;
 pub const HOPS: &str = "hops";
 /// The header that names the event whose handler emitted this one.
 pub const CAUSATION_ID: &str = "causationid";
+/// The header that says whether retention may copy the event to the archive. The stores read it.
+const ARCHIVE: &str = "archive";
 
 /// A fact of your domain, as a plain Rust type.
 ///
@@ -134,6 +136,13 @@ impl Event {
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
+    }
+
+    /// The same event, which leaves the outbox without a copy in the archive: for personal data that must not stay. Whichever
+    /// process removes it knows this by its header.
+    #[must_use]
+    pub fn unarchived(self) -> Self {
+        self.header(ARCHIVE, "never")
     }
 
     /// The key whose events are delivered in order.

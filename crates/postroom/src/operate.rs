@@ -7,6 +7,8 @@
 mod audit;
 pub mod dead;
 mod failure;
+mod forget;
+mod history;
 mod listing;
 mod reason;
 pub mod replay;
@@ -16,20 +18,19 @@ mod tail;
 mod timeline;
 pub mod token;
 
-use sea_orm::ConnectionTrait;
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
-
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::policy::filter::Filter;
 use crate::state::{cursor, outage};
 use crate::store::outbox::Inspect;
-use crate::store::table::{self, Table};
+use crate::store::table;
 
 pub use crate::error::{Letters, NextStep};
 pub use crate::state::cursor::signal;
 pub use crate::state::outage::Side;
 pub use audit::record as record_act;
 pub use failure::{Failures, failures};
+pub use forget::{GivenUp, Standing, forget, retire, standing};
+pub use history::{History, HistoryPage};
 pub use listing::{newest, timelines, undelivered};
 pub use reason::{Reason, ReasonKind, why};
 pub use setup::{SettingReport, broker_risks, clock_skew, settings};
@@ -62,38 +63,6 @@ pub async fn set_paused(store: &dyn Inspect, route: &str, is_paused: bool, actor
         false => serde_json::json!({}),
     };
     audit::record(&tx, actor, action, route, &detail).await?;
-    signal(&tx, route).await?;
-    tx.commit().await?;
-    Ok(())
-}
-
-/// Forgets a route that no relay works any more: its progress, and what it has parked. Its dead letters and its subscriber's
-/// inbox rows stay. Fails if a relay holds a lease of the route. A route that is added again later
-/// begins as a new one.
-pub async fn forget(store: &dyn Inspect, route: &str, actor: &str) -> Result<()> {
-    let tx = table::begin_own(store.db()).await?;
-    cursor::lock(&tx, route).await?;
-    if status::cursors(&tx)
-        .await?
-        .iter()
-        .any(|row| row.route == route && row.is_leased)
-    {
-        return Err(Error::new(
-            ErrorKind::Conflict,
-            format!("route {route:?} is worked by a relay; stop that relay, or wait until its lease has run out"),
-        ));
-    }
-    for table in [Table::Parked, Table::Down, Table::Cursor] {
-        let mut delete = Query::delete();
-        delete
-            .from_table(table::named(&tx, table))
-            .and_where(Expr::col("route").eq(route));
-        tx.execute(&delete)
-            .await
-            .map_err(|source| Error::db("forget a route", source))?;
-    }
-    replay::cancel_of(&tx, route).await?;
-    audit::record(&tx, actor, "route.forget", route, &serde_json::json!({})).await?;
     signal(&tx, route).await?;
     tx.commit().await?;
     Ok(())

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::broker::{BrokerKind, Brokers};
 use crate::config::{Config, Destination};
+use crate::module;
 use crate::signal::Signals;
 
 /// How long work in progress may take to end after the first signal.
@@ -48,7 +49,7 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
     if let Some(shared) = &brokers.rate_limiter {
         platform = platform.rate_limiter(Arc::clone(shared));
     }
-    Ok(platform.modules(modules))
+    Ok(platform.modules(modules).modules(module::switched_off(config)))
 }
 
 /// A broker that feeds modules.

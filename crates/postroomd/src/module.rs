@@ -37,6 +37,13 @@ pub(crate) fn enabled(config: &Config) -> Vec<Module> {
     all(config).into_iter().filter(|module| is_on(module.name)).collect()
 }
 
+/// What is left of the modules that are switched off explicitly. One without a word about it may be run by another process.
+pub(crate) fn switched_off(config: &Config) -> Vec<Module> {
+    let is_off = |name: &str| config.modules.enabled(name) == Some(false);
+    let off = all(config).into_iter().filter(|module| is_off(module.name));
+    off.filter_map(Module::switched_off).collect()
+}
+
 /// Every module, with its settings, also if it is off.
 pub(crate) fn all(config: &Config) -> Vec<Module> {
     let configured = |(name, module): &BuiltIn| {

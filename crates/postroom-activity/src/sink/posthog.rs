@@ -60,6 +60,9 @@ struct Counters {
 }
 
 impl PosthogSink {
+    /// The name of the sink.
+    pub(crate) const TYPE: &'static str = "posthog";
+
     /// A sink with these settings; an error names each field that cannot be used.
     pub fn new(settings: &PosthogSettings) -> Result<Self> {
         settings.check()?;
@@ -190,7 +193,7 @@ impl fmt::Debug for PosthogSink {
 #[async_trait]
 impl ActivitySink for PosthogSink {
     fn sink_type(&self) -> &'static str {
-        "posthog"
+        Self::TYPE
     }
 
     async fn sink_batch(&self, events: &[ActivityEvent]) -> Vec<SinkAnswer> {

@@ -93,7 +93,7 @@ fn insert(rows: &[&ActivityEvent], backend: DbBackend) -> InsertStatement {
     insert
 }
 
-fn values(event: &ActivityEvent, backend: DbBackend) -> [Expr; COLUMNS.len()] {
+pub(super) fn values(event: &ActivityEvent, backend: DbBackend) -> [Expr; COLUMNS.len()] {
     let properties = serde_json::Value::Object(event.properties.clone()).to_string();
     let properties = match backend {
         DbBackend::Postgres => Expr::val(properties).cast_as("jsonb"),

@@ -20,8 +20,10 @@ mod ingest_request;
 mod posthog;
 mod posthog_relay;
 mod privacy;
+mod reprocess;
 mod sink;
 mod store;
+mod switch;
 mod webhook;
 
 /// Keys that only tests have.

@@ -33,6 +33,7 @@ fn module(fake: &FakePosthog) -> Module {
             "project_api_key": PROJECT_API_KEY,
             "timeout_ms": 60_000, // longer than a busy machine takes
             "circuit_open_seconds": 1,
+            "start": "beginning", // events are stored before the relay starts
         },
     });
     let module = crate::activity().module();

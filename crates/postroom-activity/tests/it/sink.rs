@@ -1,17 +1,19 @@
 //! A sink of the tests: what reaches it, what it refuses, and what is sent to it again.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::table;
+use postroom::{Prune, table};
 use postroom_activity::forget;
 use postroom_activity::query::{self, EventFilter};
 use postroom_activity::redispatch::{self, State};
 use postroom_activity::{ActivityEvent, ActivitySink, Orchestrator, SinkAnswer};
-use postroom_testkit::Fresh;
 use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::wait::until;
+use postroom_testkit::{Fresh, fresh};
 use sea_orm::{ConnectionTrait as _, Statement};
+use serde_json::json;
 
 postroom_testkit::on_each_database! {
     stored_events_reach_the_sink: stored_events_reach_the_sink_sqlite, stored_events_reach_the_sink_postgres,
@@ -83,6 +85,24 @@ async fn waiting(fresh: &Fresh) -> Vec<(String, String, String, i64)> {
     rows.iter().map(read).collect()
 }
 
+/// Removes what every route has passed; whether nothing is left.
+pub(crate) async fn is_outbox_empty(fresh: &Fresh) -> bool {
+    let everything = Prune {
+        keep: Duration::ZERO,
+        batch: 1_000,
+        archive: true,
+    };
+    fresh.store().prune(&everything).await.unwrap();
+    let backend = fresh.db().get_database_backend();
+    let table = match backend {
+        sea_orm::DbBackend::Postgres => "postroom.outbox",
+        _ => "postroom_outbox",
+    };
+    let count = Statement::from_string(backend, format!("select count(*) from {table}"));
+    let row = fresh.db().query_one_raw(count).await.unwrap().unwrap();
+    row.try_get_by_index::<i64>(0).unwrap() == 0
+}
+
 fn named(id: &str, name: &str) -> ActivityEvent {
     ActivityEvent {
         event_id: id.to_owned(),
@@ -92,7 +112,7 @@ fn named(id: &str, name: &str) -> ActivityEvent {
 
 async fn stored_events_reach_the_sink(fresh: Fresh) {
     let sink = Arc::new(Sink::default());
-    let _running = open(&fresh, &sink).await;
+    let running = open(&fresh, &sink).await;
     let events = [
         named("a", "good"),
         named("b", "bad"),
@@ -114,6 +134,33 @@ async fn stored_events_reach_the_sink(fresh: Fresh) {
     );
     assert_eq!((waiting[1].0.as_str(), waiting[1].2.as_str()), ("d", "RETRY"));
     assert!(waiting[1].3 >= 1, "{waiting:?}");
+    let metrics = running.client.get("/metrics").await.body;
+    let delays = r#"activity_sink_delay_seconds_count{sink="test"} 3"#;
+    assert!(metrics.as_str().unwrap().contains(delays), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_waits_for_ten_minutes_raises_the_alert() {
+    let (fresh, sink) = (fresh::sqlite().await, Arc::new(Sink::default()));
+    let running = open(&fresh, &sink).await;
+    store(&fresh, &[named("a", "slow")]).await;
+    until("it waits", || async { waiting(&fresh).await.len() == 1 }).await;
+    let rule = running.client.get("/alerts").await.ok()[0].clone();
+    assert_eq!(
+        (&rule["rule"], &rule["is_firing"]),
+        (&json!("activity_sink_late"), &json!(false))
+    );
+    running.close().await;
+    let minutes_ago =
+        "update postroom_outbox_parked set created_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-11 minutes')";
+    fresh.db().execute_unprepared(minutes_ago).await.unwrap();
+    let running = open(&fresh, &sink).await;
+    let rule = running.client.get("/alerts").await.ok()[0].clone();
+    assert_eq!(
+        (&rule["limit"], &rule["is_firing"]),
+        (&json!(600), &json!(true)),
+        "{rule}"
+    );
 }
 
 async fn events_are_sent_again(fresh: Fresh) {
@@ -192,7 +239,11 @@ async fn a_member_is_forgotten(fresh: Fresh) {
         sea_orm::DbBackend::Postgres => "postroom.",
         _ => "postroom_",
     };
-    for table in ["outbox_parked", "outbox_failed"] {
+    // When retention has removed what every route has passed, no table of the platform knows the member, not even the archive.
+    let running = open(&fresh, &sink).await;
+    until("the outbox is empty", || async { is_outbox_empty(&fresh).await }).await;
+    drop(running);
+    for table in ["outbox", "audit_events", "outbox_parked", "outbox_failed"] {
         let sql =
             format!("select count(*) from {prefix}{table} where cast(payload as char(4000)) like '%secret-of-42%'");
         let statement = Statement::from_string(fresh.db().get_database_backend(), sql);

@@ -1,6 +1,6 @@
 //! Mistakes in what a platform was given, found before anything runs. Each message names the module, route or setting at fault.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use postroom::{Error, Result};
@@ -178,6 +178,27 @@ fn without_names(path: &str) -> String {
         false => segment.to_owned(),
     };
     path.split('/').map(segment).collect::<Vec<_>>().join("/")
+}
+
+/// A route that is switched off would be forgotten, so it is no route of this process.
+pub(super) fn retired(routes: &[Outgoing], modules: &[Module]) -> Result<()> {
+    let own = routes.iter().map(|outgoing| outgoing.route.name.as_str());
+    let brought = modules.iter().flat_map(|module| {
+        let groups = module.subscribers.iter().map(|one| one.group.as_str());
+        groups.chain(module.routes.iter().map(|one| one.name.as_str()))
+    });
+    let working: HashSet<&str> = own.chain(brought).collect();
+    for module in modules {
+        let mut retired = module.retired.iter().map(|one| one.carrier.route.as_str());
+        if let Some(route) = retired.find(|route| working.contains(route)) {
+            return Err(Error::invalid(format!(
+                "the module {} says that the route {route:?} is switched off, and this process has a route of that name; give the route \
+                 another name",
+                module.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Progress is kept by name, and a subscriber is a route too.

@@ -1,4 +1,6 @@
-//! `postroom activity`: look at what users did, export it, send it to a sink again, forget a member.
+//! `postroom activity`: look at what users did, export it, send it to a sink again, map it again, forget a member.
+
+mod reprocess_range;
 
 mod pii_check;
 
@@ -8,16 +10,17 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use postroom_activity::query::{self, EventFilter, PAGE_MAX};
 use postroom_activity::redispatch::{self, PER_SECOND_MAX};
-use postroom_activity::{Source, export, forget};
+use postroom_activity::{Source, export, forget, reprocess};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use self::reprocess_range::{Reprocess, Reprocesses};
 use super::actor;
 use crate::config::Config;
 use crate::listing::Listing;
 use crate::output::{print, print_json};
 
-/// Look at collected user activity, export it, send it to a sink again, forget a member
+/// Look at collected user activity, export it, send it to a sink again, map it again, forget a member
 #[derive(Debug, Subcommand)]
 pub(crate) enum Activity {
     /// List stored events, newest first
@@ -28,7 +31,11 @@ pub(crate) enum Activity {
     Redispatch(Redispatch),
     /// Show the newest redispatches and their progress
     Redispatches(Redispatches),
-    /// End a redispatch that is running
+    /// Map the domain events of a range again, as far as the outbox or the archive holds them
+    Reprocess(Reprocess),
+    /// Show the newest reprocesses and their progress
+    Reprocesses(Reprocesses),
+    /// End a redispatch or a reprocess that is running
     Cancel(Cancel),
     /// Delete everything that is stored about a member
     Forget(Forget),
@@ -132,8 +139,8 @@ pub(crate) struct Redispatches {
 
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// Its id, as `activity redispatches` shows it
-    redispatch_id: String,
+    /// Its id, as `activity redispatches` or `activity reprocesses` shows it
+    id: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -159,6 +166,8 @@ impl Activity {
             Self::Export(command) => command.run(config).await,
             Self::Redispatch(command) => command.run(config).await,
             Self::Redispatches(command) => command.run(config).await,
+            Self::Reprocess(command) => command.run(config).await,
+            Self::Reprocesses(command) => command.run(config).await,
             Self::Cancel(command) => command.run(config).await,
             Self::Forget(command) => command.run(config).await,
             Self::PiiCheck(command) => command.run(config),
@@ -264,10 +273,17 @@ impl Redispatches {
 impl Cancel {
     async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready().await?;
-        redispatch::cancel(store.db(), &self.redispatch_id, &actor()).await?;
+        let is_reprocess = reprocess::list(store.db())
+            .await?
+            .iter()
+            .any(|one| one.reprocess_id == self.id);
+        match is_reprocess {
+            true => reprocess::cancel(store.db(), &self.id, &actor()).await?,
+            false => redispatch::cancel(store.db(), &self.id, &actor()).await?,
+        }
         match self.json {
-            true => print_json(&serde_json::json!({ "canceled": self.redispatch_id })),
-            false => print(format!("{} is canceled", self.redispatch_id)),
+            true => print_json(&serde_json::json!({ "canceled": self.id })),
+            false => print(format!("{} is canceled", self.id)),
         }
     }
 }
@@ -285,9 +301,9 @@ impl Forget {
         match self.json {
             true => print_json(&forgotten),
             false => print(format!(
-                "deleted {} events; removed the content of {} waiting copies and {} dead letters. Copies in the outbox leave it with \
-                 retention.outbox",
-                forgotten.events, forgotten.waiting, forgotten.dead_letters
+                "deleted {} events and {} archived copies; removed the content of {} waiting copies and {} dead letters. Copies in the \
+                 outbox leave it with retention.outbox and are not archived",
+                forgotten.events, forgotten.archived, forgotten.waiting, forgotten.dead_letters
             )),
         }
     }

@@ -23,6 +23,7 @@ mod metrics;
 mod pii;
 mod profile;
 mod standstill;
+mod switch;
 mod telemetry;
 mod tls;
 mod unreachable;

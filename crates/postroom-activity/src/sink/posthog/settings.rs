@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use postroom::{Error, Result};
+use postroom::{Error, Result, Start};
 use serde::Deserialize;
 
 const BATCH_SIZES: RangeInclusive<usize> = 1..=500;
@@ -31,6 +31,8 @@ pub struct PosthogSettings {
     pub max_retries: u32,
     /// So many seconds the project is left alone after an outage, before it is tried again.
     pub circuit_open_seconds: u64,
+    /// Where sending begins when it is switched on: with the next stored event, or with the oldest that the outbox holds.
+    pub start: Start,
 }
 
 impl Default for PosthogSettings {
@@ -43,6 +45,7 @@ impl Default for PosthogSettings {
             timeout_ms: 3_000,
             max_retries: 5,
             circuit_open_seconds: 60,
+            start: Start::Head,
         }
     }
 }

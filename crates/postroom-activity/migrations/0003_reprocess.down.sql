@@ -1,0 +1,1 @@
+drop table /*M! if exists */ user_activity_reprocess;
