@@ -170,28 +170,32 @@ impl Privacy {
         let Value::Object(mut cleaned) = value else {
             return Err(Error::invalid("the firewall has left nothing of the event"));
         };
-        for (name, is_identity, text) in TEXTS {
-            if let Some(text) = text(&mut event) {
-                // A text that is gone leaves an empty one. None of these keys is denied.
-                let clean = match cleaned.remove(name) {
-                    Some(Value::String(clean)) => clean,
-                    _ => String::new(),
-                };
-                if clean != *text {
-                    let replaced = match is_identity {
-                        true => pseudonym(firewall, text),
-                        false => clean,
-                    };
-                    *text = self.fitted(firewall, replaced, column_max(name));
-                }
-            }
-        }
+        self.put_back(firewall, &mut cleaned, &mut event);
         if let Some(Value::Object(properties)) = cleaned.remove(PROPERTIES) {
             event.properties = properties;
         }
         self.rename_searched_words(&mut event.properties);
         self.count(&removed);
         Ok(event)
+    }
+
+    /// Gives an event its cleaned texts.
+    fn put_back(&self, firewall: &Firewall, cleaned: &mut Map<String, Value>, event: &mut ActivityEvent) {
+        for (name, is_identity, text) in TEXTS {
+            let Some(text) = text(event) else { continue };
+            // A text that is gone leaves an empty one. None of these keys is denied.
+            let clean = match cleaned.remove(name) {
+                Some(Value::String(clean)) => clean,
+                _ => String::new(),
+            };
+            if clean != *text {
+                let replaced = match is_identity {
+                    true => pseudonym(firewall, text),
+                    false => clean,
+                };
+                *text = self.fitted(firewall, replaced, column_max(name));
+            }
+        }
     }
 
     /// A cleaned text in the length of its column: a mark or a hash can be longer than what it replaces. What cannot be cut without

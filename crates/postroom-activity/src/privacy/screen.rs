@@ -2,6 +2,7 @@
 
 use postroom::{Error, Event, Headers, Result, Screen, parse_payload};
 use postroom_pii::{Cleaned, Firewall};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::{Privacy, pseudonym};
@@ -20,10 +21,10 @@ impl Screen for Privacy {
             refuse_personal_data(firewall, field, text)?;
         }
         let payload: Value = event.decode()?;
-        let payload = match ActivityEvent::deserialize_from(&payload) {
-            Some(activity) => serde_json::to_value(self.clean(activity)?)?,
-            // It is no activity event: whoever handles it says so, without a value in the words.
-            None => self.counted(firewall.clean(payload)),
+        let payload = match ActivityEvent::deserialize(&payload) {
+            Ok(activity) => serde_json::to_value(self.clean(activity)?)?,
+            // Whoever handles it says what is wrong with it, and repeats values that are clean.
+            Err(_no_activity) => self.counted(firewall.clean(payload)),
         };
         event.payload = parse_payload(&payload.to_string())?;
         event.aggregate_id = id(firewall, &event.aggregate_id);
@@ -65,8 +66,9 @@ impl Privacy {
         let document = headers.into_iter().map(|(name, value)| (name, Value::String(value)));
         let cleaned = self.counted(firewall.clean(Value::Object(document.collect())));
         let value = |name: &str| cleaned.get(name).and_then(Value::as_str).map(str::to_owned);
-        let kept = names.into_iter().filter_map(|name| Some((value(&name)?, name)));
-        let kept = kept.map(|(value, name)| (name, value));
+        let kept = names
+            .into_iter()
+            .filter_map(|name| value(&name).map(|value| (name, value)));
         let foreign_id = foreign_id.map(|foreign| (FOREIGN_ID.to_owned(), foreign));
         kept.chain(foreign_id).collect()
     }
@@ -74,12 +76,6 @@ impl Privacy {
     fn counted<T>(&self, Cleaned { value, removed }: Cleaned<T>) -> T {
         self.count(&removed);
         value
-    }
-}
-
-impl ActivityEvent {
-    fn deserialize_from(payload: &Value) -> Option<Self> {
-        serde::Deserialize::deserialize(payload).ok()
     }
 }
 

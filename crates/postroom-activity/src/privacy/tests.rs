@@ -197,7 +197,7 @@ fn counts_are_by_kind_and_once() {
     );
 }
 
-fn screened(event: Event) -> postroom::Result<Event> {
+fn screened(event: Event) -> Result<Event> {
     let (privacy, mut event) = (with(json!({})), event);
     let screen: &dyn Screen = &privacy;
     screen.clean(&mut event)?;

@@ -18,7 +18,6 @@ use postroom_activity::{ActivityEvent, Orchestrator, PiiSettings, Privacy};
 use postroom_testkit::fresh;
 use postroom_testkit::redis_server::redis;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 
 use crate::ingest_site::{Setup, Site, changed, column, event, word};
 use crate::keys;
@@ -151,7 +150,6 @@ fn activity(way: &str, case: &Case) -> ActivityEvent {
         _ => format!("{way}-{}", case.number),
     };
     let short = Some(text.to_owned());
-    let now = OffsetDateTime::now_utc();
     ActivityEvent {
         event_id: if id.chars().count() > 64 {
             format!("{way}-{}", case.number)
@@ -162,7 +160,6 @@ fn activity(way: &str, case: &Case) -> ActivityEvent {
         session_id: short.clone(),
         device_id: short.clone(),
         request_path: short,
-        occurred_at: now,
         ..ActivityEvent::new("page.viewed", "v1").property("document", case.document.clone())
     }
 }

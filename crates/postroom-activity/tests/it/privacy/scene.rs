@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postroom::operate::token::{NewToken, Role, Scope};
 use postroom::operate::{self, token};
@@ -181,7 +182,9 @@ impl<'a> Scene<'a> {
     /// Entries of programs that know nothing of Postroom: CloudEvents, and entries that are no events.
     pub(crate) async fn send_by_strangers(&self, server: &RedisServer) {
         let client = redis::Client::open(server.url()).unwrap();
-        let mut client = client.get_multiplexed_async_connection().await.unwrap();
+        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+        let client = client.get_multiplexed_async_connection_with_config(&patient).await;
+        let mut client = client.unwrap();
         let mut ids: Vec<String> = Vec::new();
         for case in corpus::hidden() {
             let text = case.document.to_string();
