@@ -13,8 +13,14 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         // The binary wires everything together, and ships no test tools.
         "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
         // A bench measures each store through its driver, and each broker through its adapter and its own client. It refuses
-        // the same stores as the proof, and serves a module to measure the check of a token.
-        "postroom-bench" => matches!(other, "postroom" | "postroom-host" | "postroom-proof") || is_store || is_broker,
+        // the same stores as the proof, and serves modules to measure the check of a token and the collection of activity.
+        "postroom-bench" => {
+            matches!(
+                other,
+                "postroom" | "postroom-host" | "postroom-proof" | "postroom-activity" | "tasteam" | "tasteam-activity"
+            ) || is_store
+                || is_broker
+        }
         // The suites run on every store, run modules on a stage, and create topics for them if asked.
         "postroom-testkit" => {
             matches!(

@@ -25,6 +25,28 @@ pub(super) fn own() -> Option<Cpu> {
     Some(Cpu(BTreeMap::from([(stat.id, stat.ticks)])))
 }
 
+/// The thread that asks.
+pub(super) fn thread() -> Option<Cpu> {
+    let stat = Stat::read("thread-self")?;
+    Some(Cpu(BTreeMap::from([(stat.id, stat.ticks)])))
+}
+
+/// All processes of this machine together.
+pub(super) fn machine() -> Option<Cpu> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let ticks = parse_machine(stat.lines().next()?)?;
+    Some(Cpu(BTreeMap::from([(0, ticks)])))
+}
+
+/// The ticks that the first line of `/proc/stat` counts, without those in which nothing ran.
+fn parse_machine(line: &str) -> Option<u64> {
+    let fields = line.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; the times of guests are part of the first two.
+    let busy = ticks.iter().take(8).enumerate().filter(|(at, _)| !matches!(at, 3 | 4));
+    Some(busy.map(|(_, ticks)| ticks).sum())
+}
+
 /// The PostgreSQL server whose backend has this process id: its postmaster and all its children, whatever database they
 /// work for.
 pub(super) fn postgres(backend: &str) -> Option<Cpu> {
@@ -103,6 +125,12 @@ mod tests {
             }
         );
         assert_eq!(Stat::parse("42"), None);
+    }
+
+    #[test]
+    fn the_machine_is_busy_when_it_neither_idles_nor_waits() {
+        assert_eq!(parse_machine("cpu  100 20 30 4000 500 6 7 8 90 1"), Some(171));
+        assert_eq!(parse_machine("cpu0 1 2 3"), None);
     }
 
     #[test]

@@ -21,8 +21,6 @@ use crate::site::Site;
 const SETTLE: Duration = Duration::from_secs(12);
 const POSTGRES_QUERIES: &str = include_str!("../sql/queries.postgres.sql");
 const MYSQL_QUERIES: &str = include_str!("../sql/queries.mysql.sql");
-const POSTGRES_SERVER: &str = include_str!("../sql/server.postgres.sql");
-const MYSQL_SERVER: &str = include_str!("../sql/server.mysql.sql");
 
 /// Measures the cost of a relay that has nothing to do.
 #[derive(Debug)]
@@ -85,17 +83,7 @@ impl Reading {
             Native::Mysql(_) => counter(site, MYSQL_QUERIES, 1).await?,
             Native::Sqlite(_) => counted.queries.load(Ordering::Relaxed),
         };
-        let server = match site.native {
-            Native::Postgres(_) => site
-                .text(POSTGRES_SERVER, 0)
-                .await?
-                .and_then(|backend| cpu::postgres(&backend)),
-            Native::Mysql(_) => site
-                .text(MYSQL_SERVER, 0)
-                .await?
-                .and_then(|pid_file| cpu::mysql(&pid_file)),
-            Native::Sqlite(_) => None,
-        };
+        let server = site.server_cpu().await?;
         let cpu = cpu::own().context("read this process's CPU time from /proc")?;
         Ok(Self {
             at: Instant::now(),

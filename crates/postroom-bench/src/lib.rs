@@ -2,10 +2,13 @@
 
 mod access;
 mod backlog;
+mod collect;
 mod cpu;
 mod emit;
 mod figure;
+mod guest;
 mod idle;
+mod ingest;
 mod limit;
 mod native;
 mod paid;
@@ -18,6 +21,7 @@ mod site;
 mod stage;
 mod tally;
 mod trial_broker;
+mod wire;
 mod writers;
 
 use std::sync::Arc;
@@ -27,9 +31,11 @@ use tokio::task::JoinSet;
 
 pub use crate::access::AccessBench;
 pub use crate::backlog::BacklogBench;
+pub use crate::collect::CollectBench;
 pub use crate::emit::EmitBench;
 pub use crate::figure::{Figure, Outcome, Setting};
 pub use crate::idle::IdleBench;
+pub use crate::ingest::IngestBench;
 pub use crate::native::Native;
 pub use crate::receiver::{Receiver, Target};
 pub use crate::relay::RelayBench;
@@ -50,6 +56,10 @@ pub enum Bench {
     Idle(IdleBench),
     /// Cost of the check of a token.
     Access(AccessBench),
+    /// Speed of client ingest.
+    Ingest(IngestBench),
+    /// Cost of activity collection that is broken.
+    Collect(CollectBench),
 }
 
 impl Bench {
@@ -66,6 +76,11 @@ impl Bench {
         {
             site = site.with_stage(broker, *is_transactional).await?;
         }
+        site = match &self {
+            Self::Ingest(_) => site.with_guests(&IngestBench::modules()).await?,
+            Self::Collect(_) => site.with_guests(&CollectBench::modules()).await?,
+            _ => site,
+        };
         let site = Arc::new(site);
         let measured = tokio::select! {
             () = stop => None,
@@ -93,6 +108,8 @@ impl Bench {
             Self::Backlog(bench) => bench.run(site).await?.outcome(),
             Self::Idle(bench) => bench.run(site).await?.outcome(),
             Self::Access(bench) => bench.run(site).await?.outcome(),
+            Self::Ingest(bench) => bench.run(site).await?.outcome(),
+            Self::Collect(bench) => bench.run(site).await?.outcome(),
         }
     }
 }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use postroom::Inspect;
 use postroom::table::{self, Table};
+use postroom_host::Module;
 use postroom_proof::occupant;
 use sea_orm::sea_query::{Alias, Expr, ExprTrait as _, IntoTableRef as _, Query, TableRef};
 use sea_orm::{ConnectionTrait as _, QueryResult};
 
+use crate::cpu::{self, Cpu};
+use crate::guest::Guest;
 use crate::native::{Native, Sql, sql};
 use crate::stage::Stage;
 use crate::trial_broker::TrialBroker;
@@ -22,6 +25,8 @@ const SWEEP: i64 = 50_000;
 const TABLES: Sql = sql!("tables");
 const RUN: &str = include_str!("../sql/run.sql");
 const DROP: &str = include_str!("../sql/drop.sql");
+const POSTGRES_SERVER: &str = include_str!("../sql/server.postgres.sql");
+const MYSQL_SERVER: &str = include_str!("../sql/server.mysql.sql");
 
 /// Receives a line that says how far a bench is; an empty line clears the last one.
 pub type Tell = fn(&str);
@@ -51,6 +56,8 @@ pub(super) struct Site {
     pub(super) store: Arc<dyn Inspect>,
     /// A topic on a broker, if the bench publishes.
     pub(super) stage: Option<Stage>,
+    /// Modules whose tables are in the store for this bench.
+    guests: Vec<Guest>,
 }
 
 impl Site {
@@ -63,6 +70,7 @@ impl Site {
             store: place.native.store(),
             native: place.native,
             stage: None,
+            guests: Vec::new(),
         };
         site.claim(place.is_forced).await?;
         Ok(site)
@@ -80,6 +88,20 @@ impl Site {
             Err(error) => {
                 self.close().await?;
                 return Err(error);
+            }
+        }
+        Ok(self)
+    }
+
+    /// With the tables of these modules.
+    pub(super) async fn with_guests(mut self, modules: &[Module]) -> Result<Self> {
+        for module in modules {
+            match Guest::receive(self.store.db(), module).await {
+                Ok(guest) => self.guests.push(guest),
+                Err(error) => {
+                    self.close().await?;
+                    return Err(error);
+                }
             }
         }
         Ok(self)
@@ -128,12 +150,23 @@ impl Site {
     }
 
     async fn sweep(&self) -> Result<()> {
-        self.sweep_log().await?;
+        self.sweep_log(TYPES).await?;
+        self.sweep_routes(ROUTES).await?;
+        for guest in self.guests.iter().rev() {
+            self.sweep_log(&guest.types()).await?;
+            self.sweep_routes(&guest.routes()).await?;
+            guest.leave(self.store.db()).await?;
+        }
+        self.script(DROP).await
+    }
+
+    /// Removes what is kept about the routes whose names begin so.
+    pub(super) async fn sweep_routes(&self, prefix: &str) -> Result<()> {
         let of_ours = |table, column: &'static str| {
             let mut delete = Query::delete();
             delete
                 .from_table(table::named(self.store.db(), table))
-                .and_where(Expr::col(column).like(format!("{ROUTES}%")));
+                .and_where(Expr::col(column).like(format!("{prefix}%")));
             delete
         };
         for (table, column) in [
@@ -145,16 +178,16 @@ impl Site {
         ] {
             self.store.db().execute(&of_ours(table, column)).await?;
         }
-        self.script(DROP).await
+        Ok(())
     }
 
-    /// Removes the bench's entries, a range of ids at a time: a store may hold millions of others.
-    async fn sweep_log(&self) -> Result<()> {
+    /// Removes the bench's entries of these types, a range of ids at a time: a store may hold millions of others.
+    pub(super) async fn sweep_log(&self, types: &str) -> Result<()> {
         if matches!(self.native, Native::Mysql(_)) {
             let mut delete = Query::delete();
             delete
                 .from_table(table::named(self.store.db(), Table::Incoming))
-                .and_where(Expr::col("event_type").like(format!("{TYPES}%")));
+                .and_where(Expr::col("event_type").like(format!("{types}%")));
             self.store.db().execute(&delete).await?;
         }
         let last = self.last_id().await?;
@@ -166,7 +199,7 @@ impl Site {
                 .from_table(table::named(self.store.db(), Table::Outbox))
                 .and_where(Expr::col("id").gt(from))
                 .and_where(Expr::col("id").lte(from + SWEEP))
-                .and_where(Expr::col("event_type").like(format!("{TYPES}%")));
+                .and_where(Expr::col("event_type").like(format!("{types}%")));
             self.store.db().execute(&delete).await?;
             from += SWEEP;
         }
@@ -197,8 +230,18 @@ impl Site {
 
     /// How many rows one of the bench's tables has.
     pub(super) async fn count(&self, name: &'static str) -> Result<i64> {
-        let count: Option<i64> = self.ask(ours(name), "count(*)").await?;
-        Ok(count.unwrap_or(0))
+        self.count_where(name, Expr::val(1).eq(1)).await
+    }
+
+    /// How many of these rows it has.
+    pub(super) async fn count_where(&self, name: &'static str, condition: Expr) -> Result<i64> {
+        let mut select = Query::select();
+        select
+            .expr_as(Expr::cust("count(*)"), "answer")
+            .from(ours(name))
+            .and_where(condition);
+        let row = self.store.db().query_one(&select).await?;
+        Ok(row.map_or(Ok(0), |row| row.try_get("", "answer"))?)
     }
 
     async fn ask(&self, table: TableRef, what: &'static str) -> Result<Option<i64>> {
@@ -218,6 +261,21 @@ impl Site {
             .query_one_raw(sea_orm::Statement::from_string(backend, sql))
             .await?;
         row.map(|row| Ok(row.try_get_by_index(column)?)).transpose()
+    }
+
+    /// CPU time of the database server, if it is on this machine.
+    pub(super) async fn server_cpu(&self) -> Result<Option<Cpu>> {
+        Ok(match self.native {
+            Native::Postgres(_) => {
+                let backend = self.text(POSTGRES_SERVER, 0).await?;
+                backend.and_then(|backend| cpu::postgres(&backend))
+            }
+            Native::Mysql(_) => {
+                let pid_file = self.text(MYSQL_SERVER, 0).await?;
+                pid_file.and_then(|pid_file| cpu::mysql(&pid_file))
+            }
+            Native::Sqlite(_) => None,
+        })
     }
 
     /// Runs several statements.

@@ -7,6 +7,7 @@
     reason = "a panic fails the test"
 )]
 
+mod broken;
 mod collect;
 mod isolation;
 mod queue;

@@ -60,7 +60,7 @@ impl Stream {
     }
 
     async fn feed(&self, fresh: Fresh) -> Site {
-        Site::with(fresh, |activity| activity, self.scenery()).await
+        Site::with(fresh, json!({}), self.scenery()).await
     }
 
     fn cli(&self, command: &str, arguments: &[&str]) -> String {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use postroom_activity::Recorder;
 use postroom_activity::pii::Keys;
 use postroom_activity::query::{self, EventFilter, StoredEvent};
-use postroom_activity::{Activity, Recorder};
 use postroom_host::Module;
 use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::wait::until;
@@ -22,11 +22,12 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn open(fresh: Fresh) -> Self {
-        Self::with(fresh, |activity| activity, Scenery::default()).await
+        Self::with(fresh, json!({}), Scenery::default()).await
     }
 
-    pub(crate) async fn with(fresh: Fresh, change: impl FnOnce(Activity) -> Activity, scenery: Scenery) -> Self {
-        let running = Running::open(&fresh, modules(change), scenery).await;
+    /// With these settings of activity collection.
+    pub(crate) async fn with(fresh: Fresh, settings: Value, scenery: Scenery) -> Self {
+        let running = Running::open(&fresh, modules(settings), scenery).await;
         Self {
             client: running.client.clone(),
             fresh,
@@ -64,7 +65,11 @@ impl Site {
 
     /// The member 7 joins a group.
     pub(crate) async fn join(&self, group_id: i64, join_type: &str) {
-        let path = format!("/tasteam/groups/{group_id}/members/7");
+        self.join_as(group_id, 7, join_type).await;
+    }
+
+    pub(crate) async fn join_as(&self, group_id: i64, member_id: usize, join_type: &str) {
+        let path = format!("/tasteam/groups/{group_id}/members/{member_id}");
         let body = json!({ "joinType": join_type }).to_string();
         self.client.must("PUT", &path, &[], &body).await.ok();
     }
@@ -95,11 +100,12 @@ pub(crate) fn keys() -> Keys {
 }
 
 /// The modules `tasteam` and `activity`, joined by a recorder of their own.
-pub(crate) fn modules(change: impl FnOnce(Activity) -> Activity) -> Vec<Module> {
+fn modules(settings: Value) -> Vec<Module> {
     let recorder = Recorder::default();
     let searches = Arc::new(SearchRecorder(recorder.clone()));
+    let activity = collecting(recorder).hash_keys(keys()).module();
     vec![
         Tasteam::default().observer(searches).module(),
-        change(collecting(recorder).hash_keys(keys())).module(),
+        activity.configure(settings.as_object().unwrap().clone()).unwrap(),
     ]
 }

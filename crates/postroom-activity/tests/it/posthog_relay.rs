@@ -4,13 +4,24 @@ use postroom::dead::{self, DeadLetter, Selection};
 use postroom::{Event, append, table};
 use postroom_activity::{ActivityEvent, ActivityStored};
 use postroom_host::Module;
+use postroom_testkit::Fresh;
 use postroom_testkit::fake_posthog::{FakePosthog, Outcome, PROJECT_API_KEY};
 use postroom_testkit::stage::{Running, Scenery, Stage};
 use postroom_testkit::wait::until;
-use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 
 use crate::posthog::{events, ids};
+
+postroom_testkit::on_each_database! {
+    one_bad_event_of_a_hundred_is_a_dead_letter_and_the_others_arrive:
+        one_bad_event_of_a_hundred_is_a_dead_letter_sqlite, one_bad_event_of_a_hundred_is_a_dead_letter_postgres,
+        one_bad_event_of_a_hundred_is_a_dead_letter_mariadb;
+    an_outage_loses_nothing_and_changes_no_event:
+        an_outage_loses_nothing_sqlite, an_outage_loses_nothing_postgres, an_outage_loses_nothing_mariadb;
+    a_process_that_is_killed_before_the_answer_sends_the_same_events_again:
+        a_killed_process_sends_the_same_events_again_sqlite, a_killed_process_sends_the_same_events_again_postgres,
+        a_killed_process_sends_the_same_events_again_mariadb;
+}
 
 /// Events that are stored before the relay starts, so that they are one batch.
 async fn stored(fresh: &Fresh, events: &[ActivityEvent]) {
@@ -44,9 +55,8 @@ async fn dead_letters(fresh: &Fresh) -> Vec<DeadLetter> {
     dead::list(fresh.db(), &Selection::default(), None, 100).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_bad_event_of_a_hundred_is_a_dead_letter_and_the_others_arrive() {
-    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+async fn one_bad_event_of_a_hundred_is_a_dead_letter_and_the_others_arrive(fresh: Fresh) {
+    let fake = FakePosthog::open().await;
     let events = events(100);
     let bad = &events[37].event_id;
     fake.rule(|rules| {
@@ -74,9 +84,8 @@ async fn one_bad_event_of_a_hundred_is_a_dead_letter_and_the_others_arrive() {
     assert!(requests <= 15, "{requests}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_loses_nothing_and_changes_no_event() {
-    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+async fn an_outage_loses_nothing_and_changes_no_event(fresh: Fresh) {
+    let fake = FakePosthog::open().await;
     let events = events(250);
     fake.script([Outcome::ResetAfterBytes(100), Outcome::StoredThenReset]);
     fake.always(Some(Outcome::status(503)));
@@ -102,9 +111,8 @@ async fn an_outage_loses_nothing_and_changes_no_event() {
     assert!(dead_letters(&fresh).await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_killed_before_the_answer_sends_the_same_events_again() {
-    let (fake, fresh) = (FakePosthog::open().await, fresh::sqlite().await);
+async fn a_process_that_is_killed_before_the_answer_sends_the_same_events_again(fresh: Fresh) {
+    let fake = FakePosthog::open().await;
     let events = events(100);
     fake.script([Outcome::StoredThenSilence]);
     stored(&fresh, &events).await;

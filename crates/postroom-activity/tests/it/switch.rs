@@ -120,11 +120,11 @@ async fn posthog_off_frees_the_outbox_and_on_begins_with_what_comes(fresh: Fresh
     on.close().await;
     let off = open(&fresh, without_posthog()).await;
     until_known(&fresh, "activity-posthog", false).await;
-    let given_up = acts(&fresh, "route.retire", "activity-posthog").await;
-    assert_eq!(
-        given_up,
-        [json!({ "unread": 20, "is_exact": true, "parked": 0, "dead": 0 })]
-    );
+    let acts = acts(&fresh, "route.retire", "activity-posthog").await;
+    let count = |what: &str| acts[0][what].as_u64().unwrap();
+    // One of them may have been parked when its process ended.
+    assert_eq!((count("unread") + count("parked"), count("dead")), (20, 0), "{acts:?}");
+    assert_eq!((acts.len(), &acts[0]["is_exact"]), (1, &json!(true)));
     until("the outbox drains", || async { is_outbox_empty(&fresh).await }).await;
     assert_eq!(routes(&fresh).await, ["activity-store"]);
     store(&fresh, &events(3)).await; // for another sink

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use postroom_bench::{
-    AccessBench, BacklogBench, Bench as Measurement, EmitBench, IdleBench, Native, Outcome, Place, RelayBench, Setting,
+    AccessBench, BacklogBench, Bench as Measurement, CollectBench, EmitBench, IdleBench, IngestBench, Native, Outcome,
+    Place, RelayBench, Setting,
 };
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
@@ -94,6 +95,28 @@ enum What {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
         seconds: u32,
     },
+    /// Measure how many events of clients are stored in a second, over HTTP in batches of 100
+    ///
+    /// The tables of the module `activity` are made and dropped.
+    Ingest {
+        /// How many events are sent; 5 % of them are repeated, 1 % are invalid
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+        events: u32,
+        /// Clients side by side
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+        clients: u16,
+    },
+    /// Measure how much slower requests are while activity collection is broken
+    ///
+    /// The tables of the modules `tasteam` and `activity` are made and dropped.
+    Collect {
+        /// How many requests with broken collection, and as many without collection
+        #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(5..=1_000_000))]
+        requests: u32,
+        /// A Redis that feeds collection and is cut off too: redis://HOST:PORT. Keys of the bench's own are made and removed
+        #[arg(long)]
+        redis: Option<String>,
+    },
 }
 
 impl Bench {
@@ -142,6 +165,11 @@ impl What {
             Self::Backlog { small, large } => format!("backlog --small {small} --large {large}"),
             Self::Idle { subscribers, seconds } => format!("idle --subscribers {subscribers} --seconds {seconds}"),
             Self::Access { clients, seconds } => format!("access --clients {clients} --seconds {seconds}"),
+            Self::Ingest { events, clients } => format!("ingest --events {events} --clients {clients}"),
+            Self::Collect { requests, redis } => {
+                let redis = redis.as_ref().map_or("", |_| " --redis …"); // the address may have a password
+                format!("collect --requests {requests}{redis}")
+            }
         }
     }
 
@@ -163,6 +191,8 @@ impl What {
             Self::Backlog { small, large } => Measurement::Backlog(BacklogBench { small, large }),
             Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
             Self::Access { clients, seconds } => Measurement::Access(AccessBench { clients, seconds }),
+            Self::Ingest { events, clients } => Measurement::Ingest(IngestBench { events, clients }),
+            Self::Collect { requests, redis } => Measurement::Collect(CollectBench { requests, redis }),
         })
     }
 }

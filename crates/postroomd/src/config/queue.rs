@@ -48,8 +48,7 @@ pub(super) fn check(root: &mut Section<'_>, brokers: &Brokers, modules: &Modules
         };
         let mut wrong = |key: &str, says: &str| root.wrong(&format!("modules.{name}.message_queue.{key}"), says);
         if kind != BrokerKind::Redis {
-            let says =
-                format!("is for Redis, and modules.{name}.broker is \"{kind}\"; set brokers.{kind}.prefix instead");
+            let says = format!("is for Redis, and modules.{name}.broker is \"{kind}\"; remove one of the two");
             for (key, is_set) in [
                 ("topic_prefix", queue.topic_prefix.is_some()),
                 ("poll_timeout_millis", queue.poll_timeout.is_some()),
@@ -148,11 +147,10 @@ mod tests {
             "provider",
             "modules.activity.broker",
         );
-        check(
-            &activity("broker = \"kafka\"\nmessage_queue.topic_prefix = \"a\""),
-            "topic_prefix",
-            "brokers.kafka.prefix",
-        );
+        for key in ["topic_prefix = \"a\"", "poll_timeout_millis = 7"] {
+            let toml = activity(&format!("broker = \"kafka\"\nmessage_queue.{key}"));
+            check(&toml, key.split(' ').next().unwrap(), "modules.activity.broker");
+        }
         let prefixed = "[modules.activity.message_queue]\nenabled = true\ntopic_prefix = \"a\"\n";
         check(
             &format!("{REDIS}prefix = \"b\"\n{prefixed}"),
