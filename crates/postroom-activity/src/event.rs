@@ -234,6 +234,14 @@ impl DomainEvent for ActivityRedispatched {
     }
 }
 
+impl ActivityRedispatched {
+    /// The type of these events for one sink. The route of another sink does not read them: an answer that comes without asking that
+    /// sink would be taken for a sign that it can be reached.
+    pub(crate) fn type_for(sink_type: &str) -> String {
+        format!("activity.{sink_type}.redispatched.v1")
+    }
+}
+
 /// An event of this module as it is emitted. No copy goes to the archive, where a member could not be forgotten.
 pub(crate) fn event_of(event: &impl DomainEvent) -> Result<Event> {
     Ok(Event::of(event)?.unarchived())

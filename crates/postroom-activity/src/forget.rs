@@ -84,7 +84,7 @@ async fn delete(tx: &Tx, member_id: i64) -> Result<u64> {
     Ok(done.rows_affected())
 }
 
-/// Removes the content of the copies of a member that the module's routes keep in this table; returns how many.
+/// Removes the content of the copies of a member that routes keep in this table, also the route to a broker; returns how many.
 async fn blank(tx: &Tx, table: Table, member_id: i64) -> Result<u64> {
     let backend = tx.get_database_backend();
     let content = match backend {
@@ -95,7 +95,7 @@ async fn blank(tx: &Tx, table: Table, member_id: i64) -> Result<u64> {
     update
         .table(table::named(tx, table))
         .value("payload", content)
-        .and_where(Expr::col("route").like("activity-%"))
+        .and_where(Expr::col("aggregate_type").eq(AGGREGATE_TYPE))
         .and_where(is_of_member(backend, member_id));
     let done = tx.execute(&update).await;
     let done = done.map_err(|source| Error::db("forget the copies of a member", source))?;

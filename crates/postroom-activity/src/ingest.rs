@@ -237,7 +237,7 @@ fn with_remarks(stored: Answer, judged: &Answer) -> Answer {
 }
 
 /// Whether the database or the engine refuses a value, whenever it comes.
-fn is_refused(error: &Error) -> bool {
+pub(crate) fn is_refused(error: &Error) -> bool {
     error.kind() == ErrorKind::Invalid || error.condition() == Condition::InvalidValue
 }
 

@@ -190,7 +190,7 @@ impl Activity {
         let posthog = sink::route_name(PosthogSink::TYPE);
         let module = match sinks.iter().any(|route| route.name == posthog) {
             true => module,
-            false => module.retired(posthog, sent_events(), AGAIN_POSTHOG),
+            false => module.retired(posthog, sent_events(PosthogSink::TYPE), AGAIN_POSTHOG),
         };
         let module = module.metrics(|registry| delays.register(registry));
         let module = alert::watch(module, &sinks);
@@ -279,7 +279,7 @@ fn sinks(added: Vec<Arc<dyn ActivitySink>>, settings: &Settings, delays: &SinkDe
 fn route(sink: Arc<dyn ActivitySink>, delays: &SinkDelays) -> Route {
     let name = sink::route_name(sink.sink_type());
     Route {
-        filter: sent_events(),
+        filter: sent_events(sink.sink_type()),
         ordering: Ordering::None,
         batch: 100,
         probe: Probe::every(Duration::from_secs(60)),
@@ -291,8 +291,11 @@ fn route(sink: Arc<dyn ActivitySink>, delays: &SinkDelays) -> Route {
 }
 
 /// The events of a route to a sink.
-fn sent_events() -> Filter {
-    Filter::any_of([ActivityStored::TYPE, ActivityRedispatched::TYPE])
+fn sent_events(sink_type: &str) -> Filter {
+    Filter::any_of([
+        ActivityStored::TYPE.to_owned(),
+        ActivityRedispatched::type_for(sink_type),
+    ])
 }
 
 /// Compiles the example in the guide as a doc test.

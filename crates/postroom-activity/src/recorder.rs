@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::event::ActivityEvent;
+use crate::ingest::is_refused;
 use crate::orchestrator::Orchestrator;
 use crate::privacy::Admitted;
 use crate::tables;
@@ -105,23 +106,21 @@ impl Recorder {
                 stop.run_until_cancelled(sleep(PAUSE)).await;
             }
         }
+        // Events that are recorded from now on are dropped and counted: nothing would store them.
+        waiting.close();
         let flush = async {
-            loop {
-                while let Ok(event) = waiting.try_recv() {
-                    recorded.push(event);
-                }
+            while !batch.is_empty() || waiting.recv_many(&mut recorded, BATCH_MAX).await > 0 {
                 self.admit(&orchestrator, &mut recorded, &mut batch);
-                if batch.is_empty() || !self.store(&orchestrator, &host, &mut batch).await {
+                if !self.store(&orchestrator, &host, &mut batch).await {
                     return;
                 }
             }
         };
         let is_flushed = timeout(FLUSH_MAX, flush).await.is_ok();
         if !is_flushed || !batch.is_empty() {
-            self.drop_all(&mut batch, "the process stops");
+            let left = batch.len() + recorded.len() + waiting.len();
+            self.drop(left, "the process stops");
         }
-        // Events that are recorded from now on are lost with the process.
-        waiting.close();
         Ok(())
     }
 
@@ -137,43 +136,49 @@ impl Recorder {
         }
     }
 
-    /// Stores a batch; whether it is done with. Events that the store refuses for good are dropped and counted.
+    /// Stores a batch; whether it is done with. If the store refuses it, each event is stored alone, so that one event costs no other:
+    /// those that are refused for good are dropped and counted.
     async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<Admitted>) -> bool {
-        let store = async {
-            let tx = host.begin().await?;
-            // The server, not this process, ends a wait for a lock: a statement that is given up here would keep its connection.
-            tables::limit_waits(&tx).await?;
-            orchestrator.store_admitted(&tx, batch).await?;
-            tx.commit().await
-        };
-        let stored = timeout(STORE_MAX, store).await;
-        let error = match stored {
-            Ok(Ok(())) => {
-                batch.clear();
-                return true;
+        match try_store(orchestrator, host, batch).await {
+            Ok(()) => batch.clear(),
+            Err(error) if is_refused(&error) => {
+                while let Some(event) = batch.last() {
+                    match try_store(orchestrator, host, std::slice::from_ref(event)).await {
+                        Ok(()) => {}
+                        Err(error) if is_refused(&error) => self.drop(1, &error.report()),
+                        Err(_unavailable) => return false,
+                    }
+                    batch.pop();
+                }
             }
-            Ok(Err(error)) => error,
-            Err(late) => Error::caused(ErrorKind::Unavailable, "store recorded activity", late),
-        };
-        tracing::warn!(
-            error = error.report(),
-            events = batch.len(),
-            "recorded activity could not be stored; it is tried again"
-        );
-        if error.kind() == ErrorKind::Invalid {
-            self.drop_all(batch, "the store refuses it");
-            return true;
+            Err(error) => tracing::warn!(
+                error = error.report(),
+                events = batch.len(),
+                "recorded activity could not be stored; it is tried again"
+            ),
         }
-        false
+        batch.is_empty()
     }
 
-    fn drop_all(&self, batch: &mut Vec<Admitted>, why: &str) {
-        if !batch.is_empty() {
-            tracing::warn!(events = batch.len(), why, "recorded activity was dropped");
-            self.shared.dropped.inc_by(batch.len() as u64);
-            batch.clear();
+    fn drop(&self, events: usize, why: &str) {
+        if events > 0 {
+            tracing::warn!(events, why, "recorded activity was dropped");
+            self.shared.dropped.inc_by(events as u64);
         }
     }
+}
+
+/// One transaction.
+async fn try_store(orchestrator: &Orchestrator, host: &Host, events: &[Admitted]) -> Result<()> {
+    let store = async {
+        let tx = host.begin().await?;
+        // The server, not this process, ends a wait for a lock: a statement that is given up here would keep its connection.
+        tables::limit_waits(&tx).await?;
+        orchestrator.store_admitted(&tx, events).await?;
+        tx.commit().await
+    };
+    let late = |late| Error::caused(ErrorKind::Unavailable, "store recorded activity", late);
+    timeout(STORE_MAX, store).await.map_err(late)?
 }
 
 #[cfg(test)]

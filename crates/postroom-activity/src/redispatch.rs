@@ -4,7 +4,7 @@
 
 use postroom::operate::{record_act, signal};
 use postroom::{Error, ErrorKind, Event, Job, Result, Tx, append, clock, table};
-use sea_orm::sea_query::{Expr, ExprTrait as _, Order, Query};
+use sea_orm::sea_query::{Expr, ExprTrait as _, Order, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::Serialize;
 use uuid::Uuid;
@@ -150,20 +150,50 @@ pub async fn list(db: &impl ConnectionTrait) -> Result<Vec<Redispatch>> {
         .order_by("created_at_ms", Order::Desc)
         .order_by("redispatch_id", Order::Desc)
         .limit(LIST_MAX);
-    let rows = db.query_all(&select).await;
+    read_all(db, &select).await
+}
+
+/// Those that are not done, oldest first.
+async fn running(db: &impl ConnectionTrait) -> Result<Vec<Redispatch>> {
+    let mut select = Query::select();
+    select
+        .columns(COLUMNS)
+        .from(REDISPATCHES)
+        .and_where(Expr::col("state").eq(State::Running.name()))
+        .order_by("created_at_ms", Order::Asc)
+        .order_by("redispatch_id", Order::Asc)
+        .limit(LIST_MAX);
+    read_all(db, &select).await
+}
+
+async fn read_all(db: &impl ConnectionTrait, select: &SelectStatement) -> Result<Vec<Redispatch>> {
+    let rows = db.query_all(select).await;
     let rows = rows.map_err(|source| Error::db("read the redispatches", source))?;
     rows.iter().map(read).collect()
 }
 
-/// The job that works them off.
+/// The job that works them off. One that fails holds up no other.
 pub(crate) fn job() -> Job {
     Job::on_signal("activity-redispatch", |outbox| async move {
-        let mut sent = 0;
-        let running = list(outbox.db()).await?;
-        for redispatch in running.iter().filter(|one| one.state == State::Running) {
-            sent += step(outbox.db(), redispatch).await?;
+        let (mut sent, mut failed) = (0, None);
+        for redispatch in running(outbox.db()).await? {
+            match step(outbox.db(), &redispatch).await {
+                Ok(more) => sent += more,
+                Err(error) => {
+                    let id = &redispatch.redispatch_id;
+                    tracing::warn!(
+                        redispatch = id,
+                        error = error.report(),
+                        "a redispatch has failed; it is tried again"
+                    );
+                    failed = Some(error);
+                }
+            }
         }
-        Ok(sent)
+        match failed {
+            Some(error) if sent == 0 => Err(error),
+            _ => Ok(sent),
+        }
     })
 }
 
@@ -181,10 +211,12 @@ async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
         let events: Vec<Event> = stored
             .iter()
             .map(|stored| {
-                event_of(&ActivityRedispatched {
+                let event = event_of(&ActivityRedispatched {
                     sink_type: redispatch.sink_type.clone(),
                     event: stored.event.clone(),
-                })
+                })?;
+                let event_type = ActivityRedispatched::type_for(&redispatch.sink_type);
+                Ok(Event { event_type, ..event })
             })
             .collect::<Result<_>>()?;
         let is_last = count < batch;

@@ -8,7 +8,7 @@ mod run;
 
 use postroom::operate::{History, record_act, signal};
 use postroom::{Error, ErrorKind, Inspect, Result, Tx, clock, table};
-use sea_orm::sea_query::{Expr, ExprTrait as _, Order, Query};
+use sea_orm::sea_query::{Expr, ExprTrait as _, Order, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -162,7 +162,24 @@ pub async fn list(db: &impl ConnectionTrait) -> Result<Vec<Reprocess>> {
         .order_by("created_at_ms", Order::Desc)
         .order_by("reprocess_id", Order::Desc)
         .limit(LIST_MAX);
-    let rows = db.query_all(&select).await;
+    read_all(db, &select).await
+}
+
+/// Those that are not done, oldest first.
+async fn running(db: &impl ConnectionTrait) -> Result<Vec<Reprocess>> {
+    let mut select = Query::select();
+    select
+        .columns(COLUMNS)
+        .from(REPROCESSES)
+        .and_where(Expr::col("state").eq(State::Running.name()))
+        .order_by("created_at_ms", Order::Asc)
+        .order_by("reprocess_id", Order::Asc)
+        .limit(LIST_MAX);
+    read_all(db, &select).await
+}
+
+async fn read_all(db: &impl ConnectionTrait, select: &SelectStatement) -> Result<Vec<Reprocess>> {
+    let rows = db.query_all(select).await;
     let rows = rows.map_err(|source| Error::db("read the reprocesses", source))?;
     rows.iter().map(read).collect()
 }

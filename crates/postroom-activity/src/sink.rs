@@ -22,7 +22,8 @@ pub use webhook::WebhookSink;
 /// A system outside that takes activity events.
 #[async_trait]
 pub trait ActivitySink: std::fmt::Debug + Send + Sync {
-    /// Its name, for example `posthog`. Its route is `activity-posthog`, and progress is kept under it.
+    /// Its name, for example `posthog`: lower-case letters, digits and hyphens. Its route is `activity-posthog`, and progress is kept
+    /// under it.
     fn sink_type(&self) -> &'static str;
 
     /// Sends events, at most as many as the batch of its route. Returns one answer per event, in their order. Every network step
@@ -65,18 +66,14 @@ impl SinkDestination {
         Self { sink, delays }
     }
 
-    fn read(&self, entry: &Entry) -> Content {
+    fn read(entry: &Entry) -> Content {
         let event = &entry.event;
         let read = match event.event_type.as_str() {
-            ActivityStored::TYPE => event.decode().map(|ActivityStored(event)| Some(event)),
-            _ => event.decode().map(|again: ActivityRedispatched| {
-                let is_ours = again.sink_type == self.sink.sink_type();
-                is_ours.then_some(again.event)
-            }),
+            ActivityStored::TYPE => event.decode().map(|ActivityStored(event)| event),
+            _ => event.decode().map(|again: ActivityRedispatched| again.event),
         };
         match read {
-            Ok(Some(event)) => Content::Event(Box::new(event)),
-            Ok(None) => Content::Answer(Receipt::Delivered), // for another sink
+            Ok(event) => Content::Event(Box::new(event)),
             Err(error) => Content::Answer(Receipt::Rejected(error.report())),
         }
     }
@@ -93,10 +90,10 @@ impl Destination for SinkDestination {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let (mut receipts, mut events, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (place, entry) in batch.entries.iter().enumerate() {
-            match self.read(entry) {
+            match Self::read(entry) {
                 Content::Answer(receipt) => receipts.push(receipt),
                 Content::Event(event) => {
-                    receipts.push(Receipt::Refused("the sink gave no answer for this event".to_owned()));
+                    receipts.push(Receipt::unavailable("the sink gave no answer for this event"));
                     events.push(*event);
                     places.push(place);
                 }

@@ -8,7 +8,7 @@ use postroom::{Entry, Error, Job, Result, Tx, table};
 use sea_orm::sea_query::{Expr, ExprTrait as _, Query};
 use sea_orm::{ConnectionTrait as _, DatabaseConnection};
 
-use super::{REPROCESSES, Reprocess, list};
+use super::{REPROCESSES, Reprocess, running};
 use crate::orchestrator::{Orchestrator, StoredAgain};
 use crate::privacy::Admitted;
 use crate::redispatch::State;
@@ -29,14 +29,17 @@ pub(crate) fn job(orchestrator: Orchestrator) -> Job {
         async move {
             let (begun, mut steps) = (Instant::now(), 0);
             loop {
-                let mut all = list(outbox.db()).await?;
-                all.retain(|one| one.state == State::Running);
+                let (all, mut failed) = (running(outbox.db()).await?, None);
                 for reprocess in &all {
-                    step(outbox.db(), &orchestrator, reprocess).await?;
-                    steps += 1;
+                    match step(outbox.db(), &orchestrator, reprocess).await {
+                        Ok(()) => steps += 1,
+                        Err(error) => failed = Some(error), // it holds up no other
+                    }
                 }
-                if all.is_empty() || begun.elapsed() > RUN {
-                    return Ok(steps);
+                match failed {
+                    Some(error) => return Err(error),
+                    None if all.is_empty() || begun.elapsed() > RUN => return Ok(steps),
+                    None => {}
                 }
             }
         }

@@ -21,6 +21,7 @@ mod ingest_request;
 mod posthog;
 mod posthog_relay;
 mod privacy;
+mod recorder;
 mod reprocess;
 mod sink;
 mod store;
