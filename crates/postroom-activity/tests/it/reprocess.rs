@@ -38,6 +38,7 @@ impl ActivityMapper for Numbered {
         "shop.order.paid.v1"
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it has to block, as a mapper that hangs does")]
     fn map(&self, event: &Event) -> postroom::Result<Option<ActivityEvent>> {
         while self.hangs_at.is_some_and(|at| self.mapped.load(Ordering::SeqCst) >= at) {
             std::thread::sleep(Duration::from_millis(10));

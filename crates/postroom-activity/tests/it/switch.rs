@@ -114,6 +114,8 @@ async fn posthog_off_frees_the_outbox_and_on_begins_with_what_comes(fresh: Fresh
             .any(|job| job.name == "retire-activity" && job.runs > 0)
     })
     .await;
+    let asked = fake.asked(); // once in a second: for longer than a route that nobody works is kept
+    until("it goes on", || async { fake.asked() >= asked + 6 }).await;
     assert!(routes(&fresh).await.contains(&"activity-posthog".to_owned()));
     assert!(!is_outbox_empty(&fresh).await, "the route has not read it");
     off.close().await;

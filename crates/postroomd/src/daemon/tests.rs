@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::platform;
 use crate::config::Config;
-use crate::module::BUILT_IN;
+use crate::{hash_secret, module};
 
 const SECRET: &[u8] = b"thirty-two bytes that nobody knows";
 
@@ -73,8 +73,9 @@ async fn worthless(fresh: &Fresh) -> Vec<(&'static str, String)> {
 #[tokio::test]
 async fn every_route_of_every_module_refuses_callers_without_a_right() {
     let fresh = fresh::sqlite().await;
-    let config = Config::default();
-    let modules = BUILT_IN.map(|(_, module)| module()).into_iter().collect();
+    let mut config = Config::default();
+    hash_secret::invent(&mut config);
+    let modules = module::all(&config);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client(format!("http://{}", listener.local_addr().unwrap()));
     let doors = Doors::locked().members(MemberKeys::from_secret(SECRET).unwrap());
