@@ -1,5 +1,7 @@
 //! `postroom bench ingest` and `postroom bench collect`: short runs, which check themselves.
 
+#![expect(clippy::indexing_slicing, reason = "what goes wrong fails the test")]
+
 use postroom_testkit::{Fresh, fresh};
 
 use crate::bench::{are_numbers, are_positive};
