@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::HASH_SECRET;
 use crate::figure::{Figure, Outcome, percentile};
 use crate::site::Site;
 use cable::Cable;
@@ -238,7 +239,9 @@ impl Service {
                         "host": surroundings.posthog.url,
                         "project_api_key": "phc_bench",
                         "circuit_open_seconds": 1, // so that a round ends soon
+                        "start": "beginning",
                     },
+                    "pii": { "hash_secret": HASH_SECRET },
                 });
                 let settings = settings.as_object().cloned().unwrap_or_default();
                 let activity = collecting(recorder.clone()).module().configure(settings)?;

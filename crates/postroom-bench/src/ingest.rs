@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use crate::HASH_SECRET;
 use crate::cpu::{self, Cpu};
 use crate::figure::{Figure, Outcome, percentile};
 use crate::native::{Sql, Value, sql};
@@ -127,7 +128,7 @@ async fn serve(
     running: &mut JoinSet<postroom::Result<()>>,
 ) -> Result<SocketAddr> {
     let catalogue = Catalogue::default().event("page.viewed", "v1", ["path", "position"])?;
-    let settings = json!({ "client_ingest_enabled": true, "ingest_rate_limit_per_minute": u32::MAX });
+    let settings = json!({ "client_ingest_enabled": true, "ingest_rate_limit_per_minute": u32::MAX, "pii": { "hash_secret": HASH_SECRET } });
     let module = Activity::default().catalogue(catalogue).module();
     let module = module.configure(settings.as_object().cloned().unwrap_or_default())?;
     let listener = TcpListener::bind("127.0.0.1:0")

@@ -43,6 +43,9 @@ use crate::site::Site;
 pub use crate::site::{Place, Tell};
 pub use crate::trial_broker::TrialBroker;
 
+/// The secret of hashes in rows that a bench makes and removes.
+const HASH_SECRET: &str = "for rows that last as long as a bench";
+
 /// A measurement.
 #[derive(Debug)]
 pub enum Bench {

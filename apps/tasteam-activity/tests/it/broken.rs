@@ -29,6 +29,7 @@ async fn site(fresh: Fresh, redis: &str, posthog: &FakePosthog) -> Site {
             "project_api_key": PROJECT_API_KEY,
             "timeout_ms": 60_000, // longer than a busy machine takes
             "circuit_open_seconds": 1,
+            "start": "beginning",
         },
     });
     let scenery = Scenery {

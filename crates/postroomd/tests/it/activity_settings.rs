@@ -73,6 +73,7 @@ fn base(posthog: &FakePosthog) -> Table {
         enabled = true
         host = "{}"
         project_api_key = "{PROJECT_API_KEY}"
+        start = "beginning"
         circuit_open_seconds = 1
         "#,
         posthog.url

@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Where activity collection gets the secret of its hashes from.
+const HASH_SECRET: &str = "ANALYTICS_HASH_SECRET";
+
 /// A folder with a store in it.
 pub(crate) struct Place {
     folder: TempDir,
@@ -43,8 +46,18 @@ impl Place {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            variables: Vec::new(),
+            variables: vec![(
+                HASH_SECRET.to_owned(),
+                "an invented secret that only tests use".to_owned(),
+            )],
         }
+    }
+
+    /// One whose programs get no secret for hashes.
+    pub(crate) fn without_hash_secret() -> Self {
+        let mut place = Self::new();
+        place.variables.clear();
+        place
     }
 
     /// Sets an environment variable for every command.

@@ -11,7 +11,7 @@ const SECRET: &str = "an invented secret that only tests use";
 
 #[tokio::test]
 async fn a_09_a_store_of_ones_own_needs_a_hash_secret() {
-    let (fresh, place) = (fresh::sqlite().await, Place::new());
+    let (fresh, place) = (fresh::sqlite().await, Place::without_hash_secret());
     let url = fresh.url();
     place.configure(&format!("[store]\nurl = \"{url}\"\n[modules.activity]\nenabled = true"));
     place.ok(&["migrate"]).await;
@@ -38,7 +38,7 @@ async fn a_09_a_store_of_ones_own_needs_a_hash_secret() {
 
 #[tokio::test]
 async fn a_09_the_built_in_store_makes_its_hash_secret() {
-    let place = Place::new();
+    let place = Place::without_hash_secret();
     let file = place.path().join("postroom-data/activity-hash-secret");
     place.start(&["up"]).await.stop().await;
     let secret = std::fs::read_to_string(&file).unwrap();

@@ -52,7 +52,7 @@ impl Scene {
             "[store]\nurl = \"{store}\"\n[relay]\nlease = \"{LEASE}\"\n\
              [modules.activity]\nenabled = true\nmode = \"INTERNAL_PLUS_POSTHOG\"\n\
              [modules.activity.posthog]\nenabled = true\nhost = \"{host}\"\nproject_api_key = \"{PROJECT_API_KEY}\"\n\
-             timeout_ms = 60000\ncircuit_open_seconds = {}\n",
+             timeout_ms = 60000\nstart = \"beginning\"\ncircuit_open_seconds = {}\n",
             INTERVAL.as_secs()
         ));
         place.ok(&["migrate"]).await;
