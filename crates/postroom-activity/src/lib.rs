@@ -26,11 +26,12 @@ mod settings;
 mod sink;
 mod tables;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::DomainEvent as _;
-use postroom::{Delays, Filter, Idempotency, Ordering, Probe, Retry, Route, Screen, Subscriber, To};
+use postroom::{Delays, EventType, Filter, Idempotency, Ordering, Probe, Retry, Route, Screen, Subscriber, To};
 use postroom_host::Module;
 use postroom_pii::Keys;
 use postroom_shared::RateLimiter;
@@ -154,7 +155,12 @@ impl Activity {
     }
 
     /// Adds what the settings ask for.
-    fn join(self, module: Module, settings: &Settings) -> Module {
+    fn join(self, mut module: Module, settings: &Settings) -> Module {
+        let sink_types: BTreeSet<&str> = self.sinks.iter().map(|sink| sink.sink_type()).collect();
+        let added = sink_types
+            .into_iter()
+            .filter(|sink_type| *sink_type != PosthogSink::TYPE);
+        module.events.extend(added.chain([PosthogSink::TYPE]).map(redispatched));
         let module = self
             .mistakes
             .into_iter()
@@ -188,9 +194,10 @@ impl Activity {
         let ingest = Ingest::new(settings.ingest(), catalogue, (orchestrator, privacy), self.rate_limiter);
         let module = ingest.register(module).http(http::routes(Arc::new(ingest)));
         let posthog = sink::route_name(PosthogSink::TYPE);
-        let module = match sinks.iter().any(|route| route.name == posthog) {
-            true => module,
-            false => module.retired(posthog, sent_events(PosthogSink::TYPE), AGAIN_POSTHOG),
+        let has_posthog = sinks.iter().any(|route| route.name == posthog);
+        let module = match settings.switches_posthog_off() {
+            true if !has_posthog => module.retired(posthog, sent_events(PosthogSink::TYPE), AGAIN_POSTHOG),
+            _ => module.retired_when_off(posthog, sent_events(PosthogSink::TYPE), AGAIN_POSTHOG),
         };
         let module = module.metrics(|registry| delays.register(registry));
         let module = alert::watch(module, &sinks);
@@ -290,10 +297,19 @@ fn route(sink: Arc<dyn ActivitySink>, delays: &SinkDelays) -> Route {
     }
 }
 
+/// The type of the events that are sent to a sink again. Its name lasts as long as the process.
+fn redispatched(sink_type: &str) -> EventType {
+    EventType {
+        name: ActivityRedispatched::type_for(sink_type).leak(),
+        ..EventType::of::<ActivityRedispatched>()
+    }
+}
+
 /// The events of a route to a sink.
 fn sent_events(sink_type: &str) -> Filter {
     Filter::any_of([
         ActivityStored::TYPE.to_owned(),
+        ActivityRedispatched::TYPE.to_owned(),
         ActivityRedispatched::type_for(sink_type),
     ])
 }

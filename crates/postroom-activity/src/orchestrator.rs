@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use postroom::{BatchHandler, BoxError, Event, Handler, Result, Tx, append};
+use postroom::{BatchHandler, BoxError, Error, Event, Handler, Result, Screen as _, Tx, append};
 
 use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored, event_of};
 use crate::mapper::MapperRegistry;
@@ -86,10 +86,10 @@ impl Orchestrator {
 
     /// The activity event that a domain event reports, as it is stored.
     pub(crate) fn map(&self, event: &Event) -> Result<Option<Admitted>> {
-        self.mappers
-            .map(event)?
-            .map(|activity| self.admit(activity))
-            .transpose()
+        // An error of a decoder quotes the value.
+        let cleaned = |error: Error| Error::new(error.kind(), self.privacy.said(&error.report()));
+        let mapped = self.mappers.map(event).map_err(cleaned)?;
+        mapped.map(|activity| self.admit(activity)).transpose()
     }
 
     /// Stores mapped events again: those that have no row get one and go to the sinks; a row that differs is written anew.

@@ -66,7 +66,7 @@ pub struct Privacy {
     /// None: nothing is let through.
     keys: Option<Keys>,
     rules: Rules,
-    /// Made at the first event: a command that only shows the module does without.
+    /// Made at the first event. A command that only shows the module does not need it.
     firewall: OnceLock<Option<Firewall>>,
     keyword_mode: KeywordMode,
     stores_address: bool,
@@ -102,7 +102,7 @@ impl Privacy {
         Self::new(&PiiSettings::default(), Some(keys))
     }
 
-    /// One that lets nothing through, for a module that cannot run.
+    /// One that refuses every event, for a module that has no secret and does not run.
     pub(crate) fn closed() -> Self {
         Self {
             keys: None,

@@ -50,7 +50,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose queue takes so many events.
+    /// A recorder whose queue holds at most this many events.
     pub fn with_room_for(events: usize) -> Self {
         let (queue, waiting) = mpsc::channel(events.max(1));
         Self {

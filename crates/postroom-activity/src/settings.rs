@@ -45,8 +45,8 @@ pub(crate) const VARIABLES: [(&str, &str); 18] = [
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Where activity goes.
-    pub mode: Mode,
+    /// Where activity goes. Unless set: to the table of this module only.
+    pub mode: Option<Mode>,
     /// Whether clients may send events.
     pub client_ingest_enabled: bool,
     /// Events in one request of a client.
@@ -82,7 +82,7 @@ impl Default for Settings {
     fn default() -> Self {
         let ingest = IngestSettings::default();
         Self {
-            mode: Mode::default(),
+            mode: None,
             client_ingest_enabled: ingest.client_ingest_enabled,
             ingest_max_batch_size: ingest.ingest_max_batch_size,
             ingest_rate_limit_per_minute: ingest.ingest_rate_limit_per_minute,
@@ -99,7 +99,12 @@ impl Default for Settings {
 impl Settings {
     /// Whether events go to PostHog: the mode and PostHog's own switch must both say so.
     pub fn sends_to_posthog(&self) -> bool {
-        self.mode == Mode::InternalPlusPosthog && self.posthog.enabled
+        self.mode == Some(Mode::InternalPlusPosthog) && self.posthog.enabled == Some(true)
+    }
+
+    /// Whether a setting says that PostHog is off. Without any, another process of the same store may send to it.
+    pub(crate) fn switches_posthog_off(&self) -> bool {
+        self.mode == Some(Mode::InternalOnly) || self.posthog.enabled == Some(false)
     }
 
     pub(crate) fn ingest(&self) -> IngestSettings {
@@ -140,7 +145,8 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_specification() {
         let settings = Settings::default();
-        assert_eq!(settings.mode, Mode::InternalOnly);
+        assert_eq!(settings.mode, None);
+        assert!(!settings.sends_to_posthog() && !settings.switches_posthog_off());
         assert_eq!(
             (
                 settings.ingest_max_batch_size.get(),
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(posthog.start, Start::Head);
         assert_eq!(
             (posthog.enabled, posthog.host.as_str()),
-            (false, "https://app.posthog.com")
+            (None, "https://app.posthog.com")
         );
         assert_eq!((posthog.batch_size, posthog.timeout_ms), (100, 3_000));
         assert_eq!((posthog.max_retries, posthog.circuit_open_seconds), (5, 60));
@@ -169,11 +175,11 @@ mod tests {
     #[test]
     fn posthog_needs_both_switches_and_a_key() {
         let mut settings = Settings {
-            mode: Mode::InternalPlusPosthog,
+            mode: Some(Mode::InternalPlusPosthog),
             ..Settings::default()
         };
         assert!(!settings.sends_to_posthog());
-        settings.posthog.enabled = true;
+        settings.posthog.enabled = Some(true);
         assert!(settings.sends_to_posthog());
         assert!(
             settings.mistakes()[0].contains("project_api_key"),
@@ -182,8 +188,8 @@ mod tests {
         );
         settings.posthog.project_api_key = "phc_x".to_owned();
         assert!(settings.mistakes().is_empty());
-        settings.mode = Mode::InternalOnly;
-        assert!(!settings.sends_to_posthog());
+        settings.mode = Some(Mode::InternalOnly);
+        assert!(!settings.sends_to_posthog() && settings.switches_posthog_off());
         assert!(!format!("{settings:?}").contains("phc_x"), "the key is in no log");
     }
 }

@@ -83,6 +83,8 @@ pub struct Module {
     pub variables: Vec<(&'static str, &'static str)>,
     /// Routes that it has with other settings.
     pub(crate) retired: Vec<Retired>,
+    /// Routes that it may have had with other settings, retired when it is switched off.
+    former: Vec<Retired>,
     /// How an operator gets what its routes have not delivered, if they are retired when it is switched off.
     when_off: Option<&'static str>,
     /// Why no platform can run it.
@@ -129,6 +131,7 @@ impl Module {
             metrics: Vec::new(),
             variables: Vec::new(),
             retired: Vec::new(),
+            former: Vec::new(),
             when_off: None,
             mistakes: Vec::new(),
             unusable: Vec::new(),

@@ -28,6 +28,7 @@ use crate::module::{Module, Part};
 use crate::server::{HttpListener, Server, Serving};
 
 pub use feed::Feed;
+pub(crate) use feed::publishing_route;
 pub(crate) use process::OWN;
 pub use process::Process;
 pub use retention::Retention;

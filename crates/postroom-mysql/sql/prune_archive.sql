@@ -24,4 +24,4 @@ select
   created_at
 from postroom_outbox
 where id <= ?
-  and coalesce(json_unquote(json_extract(headers, '$.archive')), '') <> 'never'
+  and coalesce(json_unquote(json_extract(headers, '$.postroomarchive')), '') <> 'never'

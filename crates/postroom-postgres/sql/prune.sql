@@ -73,7 +73,7 @@ archived as (
         occurred_at,
         created_at
     from removed
-    where $4 and headers ->> 'archive' is distinct from 'never'
+    where $4 and headers ->> 'postroomarchive' is distinct from 'never'
 )
 select
     (select count(*) from removed) as removed,

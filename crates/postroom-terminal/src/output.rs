@@ -116,7 +116,7 @@ pub enum Tone {
     Faint,
     /// Something is well.
     Good,
-    /// Somebody should look.
+    /// An operator should check it.
     Warn,
     /// Something does not work.
     Bad,

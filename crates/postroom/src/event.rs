@@ -37,8 +37,8 @@ pub const HEADERS_BYTES_MAX: usize = 16_384;
 pub const HOPS: &str = "hops";
 /// The header that names the event whose handler emitted this one.
 pub const CAUSATION_ID: &str = "causationid";
-/// The header that says whether retention may copy the event to the archive. The stores read it.
-const ARCHIVE: &str = "archive";
+/// The header that says whether retention may copy the event to the archive. The stores read it. It is not taken over from outside.
+pub(crate) const ARCHIVE: &str = "postroomarchive";
 
 /// A fact of your domain, as a plain Rust type.
 ///

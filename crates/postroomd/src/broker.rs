@@ -194,9 +194,6 @@ impl Brokers {
         };
         let redis = &config.brokers.redis;
         let options = config::of_queue(&redis.options, queue);
-        if options == redis.options {
-            return Ok(None); // it has the names of all
-        }
         let open = redis.open_with(&options).context("use redis")?;
         let named = open.map(|open| Namespaced::new(Arc::new(open), &redis.prefix));
         Ok(named.transpose()?.map(|named| Arc::new(named) as _))

@@ -146,7 +146,7 @@ impl Modules {
 /// `[modules.hello]` and the like.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct ModuleSettings {
-    /// Absent: only on the built-in file, because its events and cursors do not belong into somebody's database.
+    /// Absent: only on the built-in file, because its events and cursors do not belong in the operator's own database.
     pub(crate) enabled: Option<bool>,
     /// Absent: its subscribers are fed straight from the outbox.
     pub(crate) broker: Option<BrokerKind>,

@@ -40,7 +40,7 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
     for module in &modules {
         if let Some(kind) = config.modules.broker(module.name) {
             let feed = match Brokers::of_queue(config, module.name)? {
-                Some(queue) => Feed::new(format!("{kind}-{}", module.name), queue),
+                Some(queue) => Feed::new(module::queue_feed(kind, module.name), queue),
                 None => feed(kind, &brokers)?,
             };
             platform = platform.feed(module.name, feed);

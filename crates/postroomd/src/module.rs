@@ -37,11 +37,21 @@ pub(crate) fn enabled(config: &Config) -> Vec<Module> {
     all(config).into_iter().filter(|module| is_on(module.name)).collect()
 }
 
-/// What is left of the modules that are switched off explicitly. One without a word about it may be run by another process.
+/// The remaining parts of modules with `enabled = false`. A module without this key is not listed: another process may run it.
 pub(crate) fn switched_off(config: &Config) -> Vec<Module> {
     let is_off = |name: &str| config.modules.enabled(name) == Some(false);
     let off = all(config).into_iter().filter(|module| is_off(module.name));
-    off.filter_map(Module::switched_off).collect()
+    off.filter_map(|module| {
+        let queues = BrokerKind::ALL.map(|kind| queue_feed(kind, module.name));
+        let kinds = BrokerKind::ALL.iter().map(|kind| kind.name());
+        module.switched_off(kinds.chain(queues.iter().map(String::as_str)))
+    })
+    .collect()
+}
+
+/// The name of a feed with a queue of one module.
+pub(crate) fn queue_feed(kind: BrokerKind, module: &str) -> String {
+    format!("{kind}-{module}")
 }
 
 /// Every module, with its settings, also if it is off.

@@ -23,7 +23,7 @@ impl Screen for Privacy {
         let payload: Value = event.decode()?;
         let payload = match ActivityEvent::deserialize(&payload) {
             Ok(activity) => serde_json::to_value(self.clean(activity)?)?,
-            // Whoever handles it says what is wrong with it, and repeats values that are clean.
+            // The handler reports the mistake. Its error may repeat values, so they are cleaned here.
             Err(_no_activity) => self.counted(firewall.clean(payload)),
         };
         event.payload = parse_payload(&payload.to_string())?;

@@ -23,7 +23,7 @@ pub struct PiiSettings {
     pub store_user_agent: bool,
     /// The secret of the hashes: 32 bytes or more, the same in every process.
     pub hash_secret: Secret,
-    /// Secrets of before. Hashes that they made are known as hashes, and are not hashed again.
+    /// Former secrets. The firewall recognises hashes that were made with them, and does not hash them again.
     pub hash_secrets_old: Vec<Secret>,
 }
 

@@ -224,7 +224,7 @@ async fn collection_off_frees_the_outbox(fresh: Fresh) {
     until("ten are stored", || async { stored(&fresh).await.len() == 10 }).await;
     on.close().await;
     let backlog = pay(&fresh, 5).await; // nobody collects these before it is switched off
-    let off = open(&fresh, collecting().module().switched_off().unwrap()).await;
+    let off = open(&fresh, collecting().module().switched_off([]).unwrap()).await;
     until("its routes are forgotten", || async {
         routes(&fresh).await == ["activity-off"]
     })

@@ -83,10 +83,7 @@ impl Feed {
 
     /// A route that publishes to topics of this template.
     fn publishing(&self, topic: &Topic) -> Result<Route> {
-        let name = match *topic == Topic::default() {
-            true => format!("to-{}", self.name),
-            false => format!("to-{}-{topic}", self.name),
-        };
+        let name = publishing_route(&self.name, topic);
         match (self.publish)(&name, topic.clone()) {
             Ok(destination) => Ok(Route::new(name, To::Destination(destination))),
             Err(source) => {
@@ -102,6 +99,14 @@ impl Feed {
             none if none.is_empty() || subscriber.is_straight => relay.subscriber(subscriber),
             topics => relay.route(subscriber.fed_by(Arc::clone(&self.broker), topics, brings.clone())),
         })
+    }
+}
+
+/// The name of the route by which a feed publishes to topics of this template.
+pub(crate) fn publishing_route(feed: &str, topic: &Topic) -> String {
+    match *topic == Topic::default() {
+        true => format!("to-{feed}"),
+        false => format!("to-{feed}-{topic}"),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn job(store: &Arc<dyn Inspect>, module: &mut Module, lease: Duration
         module: module.name,
         retired,
         grace: lease * LEASES,
-        free_since: Mutex::default(),
+        free: Mutex::default(),
     });
     let mut job = Job::on_signal(format!("retire-{}", module.name), move |_outbox| {
         let retirement = Arc::clone(&retirement);
@@ -41,7 +41,14 @@ struct Retirement {
     retired: Vec<Retired>,
     grace: Duration,
     /// Since when each route has been seen without a worker.
-    free_since: Mutex<HashMap<String, Instant>>,
+    free: Mutex<HashMap<String, Free>>,
+}
+
+/// A route without a worker.
+#[derive(Clone, Copy)]
+struct Free {
+    since: Instant,
+    epochs: i64,
 }
 
 impl Retirement {
@@ -50,29 +57,37 @@ impl Retirement {
         let mut waiting = 0;
         for retired in &self.retired {
             let standing = operate::standing(&*self.store, &retired.carrier.route).await?;
-            match self.is_over(&retired.carrier.route, standing) {
-                Some(true) => self.retire(retired).await?,
-                Some(false) => waiting += 1,
+            match self.free(&retired.carrier.route, standing) {
+                Some(free) if free.since.elapsed() >= self.grace => self.retire(retired, free.epochs).await?,
+                Some(_) => waiting += 1,
                 None => {}
             }
         }
         Ok(waiting)
     }
 
-    /// Whether the route has had no worker for long enough; `None` if it has one, or is not in the store.
-    fn is_over(&self, route: &str, standing: Standing) -> Option<bool> {
-        let mut since = self.free_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if standing != Standing::Free {
-            since.remove(route);
+    /// Since when the route has had no worker; `None` if it has one, or is not in the store. A route that was worked between two looks
+    /// begins anew.
+    fn free(&self, route: &str, standing: Standing) -> Option<Free> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let Standing::Free { epochs } = standing else {
+            free.remove(route);
             return None;
+        };
+        let now = Free {
+            since: Instant::now(),
+            epochs,
+        };
+        let known = free.entry(route.to_owned()).or_insert(now);
+        if known.epochs != epochs {
+            *known = now;
         }
-        let first = since.entry(route.to_owned()).or_insert_with(Instant::now);
-        Some(first.elapsed() >= self.grace)
+        Some(*known)
     }
 
-    async fn retire(&self, retired: &Retired) -> Result<()> {
+    async fn retire(&self, retired: &Retired, epochs: i64) -> Result<()> {
         let actor = format!("module:{}", self.module);
-        match operate::retire(&*self.store, &retired.carrier, &actor).await {
+        match operate::retire(&*self.store, &retired.carrier, epochs, &actor).await {
             Ok(given_up) => log(retired, given_up),
             Err(error) if error.kind() == ErrorKind::Conflict => {} // a process works it again
             Err(error) => return Err(error),

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::entry::Entry;
-use crate::event::{Event, Headers, parse_payload};
+use crate::event::{ARCHIVE, Event, Headers, parse_payload};
 
 /// The media type of the data.
 pub const JSON: &str = "application/json";
@@ -259,6 +259,7 @@ impl Envelope {
             self.attributes.remove(ours);
         }
         headers.extend(self.attributes);
+        headers.remove(ARCHIVE); // only the process that records an event decides about its archive
         let event = Event {
             id: if is_ours { Uuid::parse_str(&id).ok() } else { None }.unwrap_or_else(|| foreign_id(&source, &id)),
             aggregate_id: aggregate_id.unwrap_or_else(|| id.clone()),

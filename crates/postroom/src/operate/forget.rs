@@ -28,7 +28,10 @@ pub enum Standing {
     /// A relay holds a lease of it.
     Worked,
     /// No relay holds a lease of it.
-    Free,
+    Free {
+        /// How often its leases have changed hands. A route that was worked meanwhile has another number.
+        epochs: i64,
+    },
 }
 
 /// What a route had not delivered when it was retired.
@@ -58,7 +61,9 @@ async fn look(tx: &Tx, route: &str) -> Result<Standing> {
     Ok(match shards.as_slice() {
         [] => Standing::Unknown,
         shards if shards.iter().any(|row| row.is_leased) => Standing::Worked,
-        _ => Standing::Free,
+        shards => Standing::Free {
+            epochs: shards.iter().map(|row| row.epoch).sum(),
+        },
     })
 }
 
@@ -67,7 +72,7 @@ async fn look(tx: &Tx, route: &str) -> Result<Standing> {
 /// begins as a new one.
 pub async fn forget(outbox: &dyn Outbox, route: &str, actor: &str) -> Result<()> {
     let tx = table::begin_own(outbox.db()).await?;
-    let parked = remove(&tx, route).await?;
+    let parked = remove(&tx, route, None).await?;
     let detail = serde_json::json!({ "parked": parked });
     audit::record(&tx, actor, "route.forget", route, &detail).await?;
     signal(&tx, route).await?;
@@ -75,15 +80,15 @@ pub async fn forget(outbox: &dyn Outbox, route: &str, actor: &str) -> Result<()>
 }
 
 /// Forgets a route that was switched off, as [`forget`] does, and counts what it leaves undelivered. The operators' log has the
-/// numbers.
-pub async fn retire(outbox: &dyn Outbox, carrier: &Carrier, actor: &str) -> Result<GivenUp> {
+/// numbers. Fails also if a relay has worked the route since it had these `epochs` ([`Standing::Free`]).
+pub async fn retire(outbox: &dyn Outbox, carrier: &Carrier, epochs: i64, actor: &str) -> Result<GivenUp> {
     // Counted before anything is locked: a route that no relay works stands still.
     let (unread, is_exact) = count_unread(outbox, carrier).await?;
     let tx = table::begin_own(outbox.db()).await?;
     let given_up = GivenUp {
         unread,
         is_exact,
-        parked: remove(&tx, &carrier.route).await?,
+        parked: remove(&tx, &carrier.route, Some(epochs)).await?,
         dead: count_dead(&tx, &carrier.route).await?,
     };
     let detail = serde_json::to_value(given_up)?;
@@ -94,9 +99,14 @@ pub async fn retire(outbox: &dyn Outbox, carrier: &Carrier, actor: &str) -> Resu
 }
 
 /// Removes the rows of a route and ends its replays; returns how many entries it had parked.
-async fn remove(tx: &Tx, route: &str) -> Result<u64> {
+async fn remove(tx: &Tx, route: &str, expected: Option<i64>) -> Result<u64> {
     cursor::lock(tx, route).await?;
-    if look(tx, route).await? == Standing::Worked {
+    let is_worked = match look(tx, route).await? {
+        Standing::Worked => true,
+        Standing::Free { epochs } => expected.is_some_and(|expected| expected != epochs),
+        Standing::Unknown => false,
+    };
+    if is_worked {
         return Err(Error::new(
             ErrorKind::Conflict,
             format!("route {route:?} is worked by a relay; stop that relay, or wait until its lease has run out"),

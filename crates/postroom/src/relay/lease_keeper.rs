@@ -1,7 +1,7 @@
 //! The lease keeper: takes, renews and gives back the leases of all workers of a process, in one statement for all.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sea_orm::DatabaseConnection;
@@ -31,6 +31,8 @@ pub(crate) struct LeaseKeeper {
     ttl: Duration,
     slots: HashMap<Shard, watch::Sender<Option<Lease>>>,
     health: Arc<Health>,
+    /// Shards whose rows are gone, which was logged.
+    reported: Mutex<HashSet<Shard>>,
 }
 
 impl LeaseKeeper {
@@ -41,6 +43,7 @@ impl LeaseKeeper {
             owner,
             ttl,
             slots: HashMap::new(),
+            reported: Mutex::default(),
         }
     }
 
@@ -143,7 +146,21 @@ impl LeaseKeeper {
                 false => lease.take().is_some(),
             });
         }
+        self.find_forgotten(holders);
         is_complete
+    }
+
+    /// Routes of this process that have no row any more: an operator or a process with other settings has forgotten them.
+    fn find_forgotten(&self, holders: &[Holder]) {
+        let known: HashSet<&Shard> = holders.iter().map(|holder| &holder.shard).collect();
+        for (shard, slot) in self.slots.iter().filter(|(shard, _)| !known.contains(shard)) {
+            slot.send_if_modified(|lease| lease.take().is_some());
+            self.health.not_taken(shard, &forgotten(shard));
+            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.insert(shard.clone()) {
+                tracing::error!(route = %shard.route, shard = shard.number, error = forgotten(shard).report(), "route is not delivered");
+            }
+        }
     }
 
     fn owns(&self, holder: &Holder) -> bool {
@@ -191,6 +208,17 @@ fn locked(shard: &Shard) -> Error {
         shard.route, shard.number
     );
     Error::new(ErrorKind::Unavailable, says).meaning(Condition::Locked)
+}
+
+/// Why a lease cannot be taken whose row is gone.
+fn forgotten(shard: &Shard) -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "route {:?} was forgotten while this process has it; restart this process, then the route begins as a new one",
+            shard.route
+        ),
+    )
 }
 
 /// Renews a lease. Whether its worker must hear of it: one whose lease was running need not.

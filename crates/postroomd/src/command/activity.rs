@@ -37,7 +37,7 @@ pub(crate) enum Activity {
     Reprocesses(Reprocesses),
     /// End a redispatch or a reprocess that is running
     Cancel(Cancel),
-    /// Delete everything that is stored about a member
+    /// Delete the stored activity of a member; copies in the outbox leave it with retention.outbox
     Forget(Forget),
     PiiCheck(pii_check::PiiCheck),
 }
@@ -54,10 +54,10 @@ struct Which {
     /// Reported by this side
     #[arg(long)]
     source: Option<Side>,
-    /// Not before this time, such as 2026-02-18T10:00:00Z
+    /// Occurred at or after this time, such as 2026-02-18T10:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     from: Option<OffsetDateTime>,
-    /// Before this time
+    /// Occurred before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<OffsetDateTime>,
 }

@@ -16,8 +16,8 @@ const KEY_BYTES_MAX: usize = 64;
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PosthogSettings {
-    /// Whether events are sent. The mode of the module must say so too.
-    pub enabled: bool,
+    /// Whether events are sent. The mode of the module must say so too. Unless set: no.
+    pub enabled: Option<bool>,
     /// Its address. The addresses of PostHog's web application mean those of its ingestion, for example `https://app.posthog.com`
     /// means `https://us.i.posthog.com`.
     pub host: String,
@@ -38,7 +38,7 @@ pub struct PosthogSettings {
 impl Default for PosthogSettings {
     fn default() -> Self {
         Self {
-            enabled: false,
+            enabled: None,
             host: "https://app.posthog.com".to_owned(),
             project_api_key: String::new(),
             batch_size: 100,

@@ -20,7 +20,7 @@ pub(crate) struct Reprocess {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: OffsetDateTime,
     /// Those that are mapped to activity events of this name, such as review.created
-    #[arg(long, value_name = "NAME")]
+    #[arg(long = "name", value_name = "NAME")]
     event_name: Option<String>,
     /// Print JSON
     #[arg(long)]
