@@ -290,6 +290,11 @@ mod tests {
         let expected = postroom_activity::Settings {
             message_queue: settings.message_queue.clone(),
             client_events: settings.client_events.clone(),
+            mode: Some(postroom_activity::Mode::InternalOnly),
+            posthog: postroom_activity::PosthogSettings {
+                enabled: Some(false),
+                ..default.posthog
+            },
             ..default
         };
         assert_eq!(settings, expected);

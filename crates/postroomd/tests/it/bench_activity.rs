@@ -42,21 +42,6 @@ async fn ingests(fresh: Fresh) {
     place.json(&flags).await; // the tables of the first run are gone
 }
 
-#[tokio::test]
-async fn bench_ingest_stores_exactly_the_valid_events_sqlite() {
-    ingests(fresh::sqlite().await).await;
-}
-
-#[tokio::test]
-async fn bench_ingest_stores_exactly_the_valid_events_postgres() {
-    ingests(fresh::postgres().await).await;
-}
-
-#[tokio::test]
-async fn bench_ingest_stores_exactly_the_valid_events_mariadb() {
-    ingests(fresh::mysql().await).await;
-}
-
 async fn collects(fresh: Fresh, redis: &[&str]) {
     let (place, store) = (Place::new(), fresh.url());
     let flags = ["bench", "collect", "--requests", "150", "--store", &store];
@@ -76,13 +61,33 @@ async fn collects(fresh: Fresh, redis: &[&str]) {
     assert_eq!(counts, [Some(150), Some(0), Some(300), Some(0)], "{document}");
 }
 
-#[tokio::test]
-async fn bench_collect_loses_nothing_sqlite() {
-    collects(fresh::sqlite().await, &[]).await;
-}
+/// They use all of the machine.
+mod alone {
+    use super::*;
 
-#[tokio::test]
-async fn bench_collect_loses_nothing_redis_and_postgres() {
-    let redis = variable("POSTROOM_TEST_REDIS_URL");
-    collects(fresh::postgres().await, &["--redis", &redis]).await;
+    #[tokio::test]
+    async fn bench_ingest_stores_exactly_the_valid_events_sqlite() {
+        ingests(fresh::sqlite().await).await;
+    }
+
+    #[tokio::test]
+    async fn bench_ingest_stores_exactly_the_valid_events_postgres() {
+        ingests(fresh::postgres().await).await;
+    }
+
+    #[tokio::test]
+    async fn bench_ingest_stores_exactly_the_valid_events_mariadb() {
+        ingests(fresh::mysql().await).await;
+    }
+
+    #[tokio::test]
+    async fn bench_collect_loses_nothing_sqlite() {
+        collects(fresh::sqlite().await, &[]).await;
+    }
+
+    #[tokio::test]
+    async fn bench_collect_loses_nothing_redis_and_postgres() {
+        let redis = variable("POSTROOM_TEST_REDIS_URL");
+        collects(fresh::postgres().await, &["--redis", &redis]).await;
+    }
 }
