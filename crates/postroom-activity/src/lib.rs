@@ -60,6 +60,8 @@ pub const TOPIC: &str = "domain.user.activity";
 
 /// The subscriber that maps domain events.
 const MAP: &str = "activity-map";
+/// Nobody waits for a mapped event, and requests of the domain share the database with the mapping: it works in few transactions.
+const MAPPING_LINGER: Duration = Duration::from_secs(1);
 /// How long the mapping of an event is tried if facts of the server may be lost.
 const MAPPING_AGE_MAX: Duration = Duration::from_secs(3600);
 
@@ -228,7 +230,8 @@ fn map(types: Vec<&'static str>, orchestrator: Orchestrator, settings: &Settings
             ..Retry::default()
         },
     };
-    Subscriber::matching(MAP, types, Map(orchestrator))
+    Subscriber::in_batches(MAP, types, Map(orchestrator))
+        .linger(MAPPING_LINGER)
         .straight()
         .start(settings.start)
         .retry(retry)

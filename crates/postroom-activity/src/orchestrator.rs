@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use postroom::{BatchHandler, BoxError, Error, Event, Handler, Result, Screen as _, Tx, append};
+use postroom::{BatchHandler, BoxError, Error, Event, Result, Screen as _, Tx, append};
 
 use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored, event_of};
 use crate::mapper::MapperRegistry;
@@ -41,10 +41,18 @@ impl Orchestrator {
 
     /// Records the activity that a domain event reports, in the transaction of its handler. An event without a mapper is none.
     pub async fn handle_domain_event(&self, tx: &Tx, event: &Event) -> Result<()> {
-        if let Some(activity) = self.map(event)? {
-            append(tx, &[event_of(&ActivityRecorded(activity.into()))?]).await?;
+        self.handle_domain_events(tx, &[event]).await
+    }
+
+    /// The same for several domain events.
+    async fn handle_domain_events(&self, tx: &Tx, events: &[&Event]) -> Result<()> {
+        let mut recorded = Vec::with_capacity(events.len());
+        for event in events {
+            if let Some(activity) = self.map(event)? {
+                recorded.push(event_of(&ActivityRecorded(activity.into()))?);
+            }
         }
-        Ok(())
+        append(tx, &recorded).await
     }
 
     /// Stores activity events that are not stored yet, and passes the new ones on to the sinks, in one transaction. Returns the
@@ -160,9 +168,9 @@ pub enum Stored {
 #[derive(Debug)]
 pub(crate) struct Map(pub(crate) Orchestrator);
 
-impl Handler for Map {
-    async fn handle(&self, tx: &mut Tx, event: &Event) -> Result<(), BoxError> {
-        Ok(self.0.handle_domain_event(tx, event).await?)
+impl BatchHandler for Map {
+    async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
+        Ok(self.0.handle_domain_events(tx, events).await?)
     }
 }
 

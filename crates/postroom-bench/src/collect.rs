@@ -8,6 +8,7 @@ mod cable;
 mod fault;
 mod visitor;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct CollectBench {
     /// Requests with collection, and as many without.
     pub requests: u32,
+    /// Requests per second; as fast as one client can, if absent.
+    pub rate: Option<NonZeroU32>,
     /// Address of a Redis that feeds collection and is cut off too, if there is one.
     pub redis: Option<String>,
 }
@@ -80,6 +83,9 @@ struct Measured {
     latencies_ms: Vec<f64>,
     failed: u64,
 }
+
+/// Requests of a round, the time between two of them, and the number of the last one.
+type Load<'a> = (u32, Option<Duration>, &'a mut u64);
 
 /// What collection needs besides the store, and how it is broken.
 struct Surroundings {
@@ -132,13 +138,15 @@ impl CollectBench {
         let (mut off, mut broken) = (Measured::default(), Measured::default());
         let (mut collected, mut number) = (Collected::default(), 0);
         let count = self.requests.div_ceil(ROUNDS);
+        let pace = self.rate.map(|rate| Duration::from_secs(1) / rate.get());
         for round in 0..ROUNDS {
             site.progress(&format!("round {} of {ROUNDS}", round + 1));
             // The order changes: nothing else than collection tells the two apart.
             for is_on in [round % 2 == 0, round % 2 != 0] {
+                let load = (count, pace, &mut number);
                 match is_on {
-                    true => broken_round(site, surroundings, (count, &mut number), &mut broken, &mut collected).await?,
-                    false => off_round(site, (count, &mut number), &mut off).await?,
+                    true => broken_round(site, surroundings, load, &mut broken, &mut collected).await?,
+                    false => off_round(site, load, &mut off).await?,
                 }
             }
         }
@@ -166,10 +174,13 @@ impl CollectBench {
 }
 
 /// Requests without collection. Their events are removed: nobody is to collect them later.
-async fn off_round(site: &Site, (count, number): (u32, &mut u64), measured: &mut Measured) -> Result<()> {
+async fn off_round(site: &Site, (count, pace, number): Load<'_>, measured: &mut Measured) -> Result<()> {
     let mut service = Service::start(site, None).await?;
-    service.visitor.send(WARM_UP, number, &mut Measured::default()).await?;
-    service.visitor.send(count, number, measured).await?;
+    service
+        .visitor
+        .send((WARM_UP, None, number), &mut Measured::default())
+        .await?;
+    service.visitor.send((count, pace, number), measured).await?;
     service.stop().await?;
     site.store.pulse().await?; // MySQL numbers its events now; then they can be removed
     site.sweep_log("tasteam.").await
@@ -179,17 +190,18 @@ async fn off_round(site: &Site, (count, number): (u32, &mut u64), measured: &mut
 async fn broken_round(
     site: &Site,
     surroundings: &Surroundings,
-    (count, number): (u32, &mut u64),
+    (count, pace, number): Load<'_>,
     measured: &mut Measured,
     collected: &mut Collected,
 ) -> Result<()> {
     let recorder = Recorder::default();
     let mut service = Service::start(site, Some((&recorder, surroundings))).await?;
-    let mut sent = service.visitor.send(WARM_UP, number, &mut Measured::default()).await?;
+    let warm_up = (WARM_UP, None, &mut *number);
+    let mut sent = service.visitor.send(warm_up, &mut Measured::default()).await?;
     arrive(site, collected.sent + sent - collected.dropped).await?;
     let fault = Fault::begin(site).await?;
     surroundings.set_broken(true);
-    let requests = service.visitor.send(count, number, measured).await;
+    let requests = service.visitor.send((count, pace, number), measured).await;
     surroundings.set_broken(false);
     fault.end().await?;
     sent += requests?;

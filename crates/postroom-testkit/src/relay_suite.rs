@@ -42,6 +42,7 @@ macro_rules! relay_suite {
             a_new_route_can_begin_at_the_head
             a_destination_gets_every_entry_in_order
             a_batch_is_no_larger_than_its_route_says
+            events_that_linger_are_handled_together
             an_operator_in_between_repeats_no_delivery
         );
         $crate::relay_suite!($fresh; fail:

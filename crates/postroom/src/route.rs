@@ -1,6 +1,7 @@
 //! A route: which entries go to which destination, in what order, with what policy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::destination::Destination;
@@ -42,6 +43,8 @@ pub struct Route {
     pub batch: usize,
     /// The number of shards, which are processed in parallel: each has some of the keys, and its own lease and cursor.
     pub shards: u32,
+    /// How long entries that come while the route has nothing to do wait for company, so that more of them are delivered together.
+    pub linger: Duration,
     /// Groups of the same relay that read what this route publishes. It waits for those that are new to join their broker, 15
     /// seconds at most: some brokers keep nothing for a group they do not know yet.
     pub awaits: Vec<String>,
@@ -62,6 +65,7 @@ impl Route {
             start: Start::Beginning,
             batch: BATCH,
             shards: 1,
+            linger: Duration::ZERO,
             awaits: Vec::new(),
         }
     }
@@ -121,6 +125,7 @@ impl Subscriber {
             start: self.start,
             batch: self.batch,
             shards: self.shards,
+            linger: self.linger,
             awaits: Vec::new(),
             to: To::Subscriber(Arc::new(self)),
         }

@@ -106,6 +106,9 @@ pub struct Subscriber {
     pub timeout: Duration,
     /// The number of shards, which are processed in parallel.
     pub shards: u32,
+    /// How long events that come while it has nothing to do wait for company. It counts straight from the outbox; a broker has its
+    /// own.
+    pub linger: Duration,
     /// Whether it reads the outbox although a broker feeds its module.
     pub is_straight: bool,
     /// Reads messages of a broker that are no CloudEvents. Without it, such a message is a dead letter.
@@ -171,6 +174,7 @@ impl Subscriber {
             batch: BATCH,
             timeout: Duration::from_secs(30),
             shards: 1,
+            linger: Duration::ZERO,
             is_straight: false,
             reader: None,
             screen: None,
@@ -224,6 +228,14 @@ impl Subscriber {
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
+        self
+    }
+
+    /// Lets events that come while it has nothing to do wait this long for company: one transaction handles more of them, which costs
+    /// the database and the application less. Default: no wait.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
         self
     }
 

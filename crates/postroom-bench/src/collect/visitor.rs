@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
+use tokio::time::sleep;
 
-use super::Measured;
+use super::{Load, Measured};
 use crate::wire::Wire;
 
 /// A client of tasteam with a restaurant and a group of its own.
@@ -32,11 +33,14 @@ impl Visitor {
         })
     }
 
-    /// Reviews, joins and searches in turn. `number` is that of the last request, so that each member joins once. Answers how many did not fail: each of those is activity
-    /// to collect.
-    pub(super) async fn send(&mut self, count: u32, number: &mut u64, measured: &mut Measured) -> Result<u64> {
+    /// Reviews, joins and searches in turn; their numbers go on, so that each member joins once. Answers how many did not fail: each
+    /// of those is activity to collect.
+    pub(super) async fn send(&mut self, (count, pace, number): Load<'_>, measured: &mut Measured) -> Result<u64> {
         let (restaurant, group, mut sent) = (self.restaurant, self.group, 0);
         for _ in 0..count {
+            if let Some(pace) = pace {
+                sleep(pace).await;
+            }
             *number += 1;
             let (method, path, body) = match *number % 3 {
                 0 => (

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, BoxError, BoxHandler, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler, Handling,
-    Idempotency, Receipt, Result, Route, Start, Subscriber, To, Tx, Upcaster, operate, table,
+    Batch, BatchHandler, BoxError, BoxHandler, Destination, DomainEvent, Error, ErrorKind, Event, Filter, Handler,
+    Handling, Idempotency, Receipt, Result, Route, Start, Subscriber, To, Tx, Upcaster, operate, table,
 };
 use sea_orm::{ConnectionTrait, Statement};
 
@@ -372,6 +373,32 @@ pub async fn a_batch_handler_has_one_effect_per_event(fresh: Fresh) {
         .expect("s", &notes.iter().map(String::as_str).collect::<Vec<_>>())
         .await;
     office.stop().await;
+}
+
+/// Events that come one by one while a subscriber has nothing to do are one batch, if it lingers.
+pub async fn events_that_linger_are_handled_together(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let handler = Counted(Arc::clone(&sizes), InBatches(Scripted::new("s")));
+    let subscriber = Subscriber::in_batches("s", ["suite.**"], handler).linger(Duration::from_millis(1_500));
+    office.start(office.relay().subscriber(subscriber));
+    office.emit(&[("a", "first")]).await;
+    office.expect("s", &["first"]).await; // from now on it has nothing to do
+    office.emit(&[("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")]).await;
+    office.expect("s", &["first", "1", "2", "3", "4"]).await;
+    assert_eq!(*sizes.lock().expect("the sizes"), [1, 4]);
+    office.stop().await;
+}
+
+/// Counts the events of each call.
+#[derive(Debug)]
+struct Counted(Arc<Mutex<Vec<usize>>>, InBatches);
+
+impl BatchHandler for Counted {
+    async fn handle(&self, tx: &mut Tx, events: &[&Event]) -> Result<(), BoxError> {
+        self.0.lock().expect("the sizes").push(events.len());
+        self.1.handle(tx, events).await
+    }
 }
 
 /// A new route may begin with what comes from now on.

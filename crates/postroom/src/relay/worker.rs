@@ -304,13 +304,17 @@ impl ShardWorker {
                 None => std::future::pending().await,
             }
         };
+        let mut is_news = false;
         tokio::select! {
             () = stop.cancelled() => {}
-            _ = self.pulse.wait_for(|pulse| pulse.head != head) => {}
+            _ = self.pulse.wait_for(|pulse| pulse.head != head) => is_news = true,
             _ = self.changes.wait_for(|changes| changes.version(&self.shard.route) != version) => {}
             _ = self.lease.changed() => {}
             _ = self.joined.changed(), if is_joining => {}
             () = sleep => {}
+        }
+        if is_news && !self.route.linger.is_zero() {
+            stop.run_until_cancelled(tokio::time::sleep(self.route.linger)).await;
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod target;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -113,6 +114,9 @@ enum What {
         /// How many requests with broken collection, and as many without collection
         #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(5..=1_000_000))]
         requests: u32,
+        /// Requests per second; without it, each follows the answer to the last one
+        #[arg(long)]
+        rate: Option<NonZeroU32>,
         /// A Redis that feeds collection and is cut off too: redis://HOST:PORT. Keys of the bench's own are made and removed
         #[arg(long)]
         redis: Option<String>,
@@ -166,9 +170,10 @@ impl What {
             Self::Idle { subscribers, seconds } => format!("idle --subscribers {subscribers} --seconds {seconds}"),
             Self::Access { clients, seconds } => format!("access --clients {clients} --seconds {seconds}"),
             Self::Ingest { events, clients } => format!("ingest --events {events} --clients {clients}"),
-            Self::Collect { requests, redis } => {
+            Self::Collect { requests, rate, redis } => {
                 let redis = redis.as_ref().map_or("", |_| " --redis …"); // the address may have a password
-                format!("collect --requests {requests}{redis}")
+                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate}"));
+                format!("collect --requests {requests}{rate}{redis}")
             }
         }
     }
@@ -192,7 +197,7 @@ impl What {
             Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
             Self::Access { clients, seconds } => Measurement::Access(AccessBench { clients, seconds }),
             Self::Ingest { events, clients } => Measurement::Ingest(IngestBench { events, clients }),
-            Self::Collect { requests, redis } => Measurement::Collect(CollectBench { requests, redis }),
+            Self::Collect { requests, rate, redis } => Measurement::Collect(CollectBench { requests, rate, redis }),
         })
     }
 }
