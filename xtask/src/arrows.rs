@@ -43,6 +43,12 @@ fn may_know(crate_name: &str, other: &str) -> bool {
                 "postroom" | "postroom-host" | "postroom-http" | "postroom-pii" | "postroom-shared"
             )
         }
+        // Streams over the HTTP server of a process, with what instances share.
+        "postroom-realtime" => matches!(other, "postroom" | "postroom-host" | "postroom-shared"),
+        "community" => matches!(
+            other,
+            "postroom" | "postroom-host" | "postroom-realtime" | "postroom-shared"
+        ),
         // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" | "tasteam" => matches!(other, "postroom" | "postroom-host"),
         // Mappers know activity collection and the domain; neither of them knows the other.
