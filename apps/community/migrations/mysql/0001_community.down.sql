@@ -1,0 +1,13 @@
+drop table if exists community_member_event;
+drop table if exists community_member_stream;
+drop table if exists community_notification;
+drop table if exists community_ballot;
+drop table if exists community_vote_option;
+drop table if exists community_vote;
+drop table if exists count_batches;
+drop table if exists comment_change;
+drop table if exists community_comment;
+drop table if exists community_like;
+drop table if exists community_post;
+drop table if exists community_follow;
+drop table if exists community_member;

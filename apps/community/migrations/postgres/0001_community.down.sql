@@ -1,0 +1,13 @@
+drop table community_member_event;
+drop table community_member_stream;
+drop table community_notification;
+drop table community_ballot;
+drop table community_vote_option;
+drop table community_vote;
+drop table count_batches;
+drop table comment_change;
+drop table community_comment;
+drop table community_like;
+drop table community_post;
+drop table community_follow;
+drop table community_member;

@@ -1,0 +1,3 @@
+//! Tests of the community: on every database, directly from the outbox and through RabbitMQ with Redis.
+
+mod chat;
