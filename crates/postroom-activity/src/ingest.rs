@@ -116,7 +116,11 @@ impl Ingest {
     /// Counts a request of this client.
     pub(crate) async fn count_request(&self, host: &Host, client: &str) -> postroom_shared::Taken {
         let limit = self.settings.ingest_rate_limit_per_minute.get();
-        let shared = || self.shared.clone().or_else(|| host.rate_limiter.clone());
+        let shared = || {
+            self.shared
+                .clone()
+                .unwrap_or_else(|| Arc::clone(&host.shared.rate_limiter))
+        };
         let limiter = self.limiter.get_or_init(|| FallbackRateLimiter::new(shared()));
         let taken = limiter.take(client, limit, WINDOW).await;
         if matches!(taken, TakenFrom::Fallback(_)) {

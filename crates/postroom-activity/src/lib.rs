@@ -109,7 +109,7 @@ impl Activity {
     }
 
     /// Counts the requests of clients over all instances that share this. Without it, the limiter of the process does
-    /// ([`postroom_host::Host::rate_limiter`]), and without that, each instance counts alone.
+    /// ([`postroom_host::Host::shared`]).
     #[must_use]
     pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
         self.rate_limiter = Some(shared);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postroom::operate::Carrier;
 use postroom::{Health, Inspect, Relay, Result, Route, To, Tx, table};
 use postroom_monitor::{Readiness, ReadinessReport};
-use postroom_shared::RateLimiter;
+use postroom_shared::SharedState;
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub struct Host {
     pub store: Arc<dyn Inspect>,
     /// How the relay of this process is doing.
     pub health: Arc<Health>,
-    /// Counts requests of clients over all instances, if they share something that can.
-    pub rate_limiter: Option<Arc<dyn RateLimiter>>,
+    /// What the instances of the service share; each instance has its own, unless the platform was given one.
+    pub shared: SharedState,
     readiness: Readiness,
     routes: Arc<[Carrier]>,
     /// From which type to which the subscribers of the relay turn events.
@@ -33,7 +33,7 @@ impl Host {
             readiness: Readiness::new(Arc::clone(&store), relay),
             store,
             health: relay.health(),
-            rate_limiter: None,
+            shared: SharedState::local(),
             routes: relay.routes().iter().map(carrier).collect(),
             upcasts: relay.routes().iter().flat_map(upcasts).collect(),
         }

@@ -14,6 +14,7 @@ use postroom::{
 };
 use postroom_monitor::Metrics;
 use postroom_monitor::prometheus_client::registry::Registry;
+use postroom_shared::Slot;
 use schemars::JsonSchema;
 use sea_orm::DbBackend;
 use serde::de::DeserializeOwned;
@@ -78,6 +79,8 @@ pub struct Module {
     /// Cleans what comes from outside.
     pub screen: Option<Arc<dyn Screen>>,
     parts: Vec<Part>,
+    /// Gets what the instances share when a platform is built.
+    shared: Slot,
     metrics: Vec<Register>,
     /// Environment variables by which its settings are known elsewhere, each with its key.
     pub variables: Vec<(&'static str, &'static str)>,
@@ -128,6 +131,7 @@ impl Module {
             alerts: Vec::new(),
             screen: None,
             parts: Vec::new(),
+            shared: Slot::default(),
             metrics: Vec::new(),
             variables: Vec::new(),
             retired: Vec::new(),
@@ -247,6 +251,12 @@ impl Module {
         self.parts
             .push(Part::new(format!("{name} of the module {}", self.name), part));
         self
+    }
+
+    /// The place of what the instances of the service share. [`crate::Platform::build`] fills it; so something that is made with the
+    /// module, and used when the process runs, can have it. HTTP handlers and parts find the same in [`Host::shared`].
+    pub fn shared(&self) -> Slot {
+        self.shared.clone()
     }
 
     /// Adds metrics to the page at `/metrics`. Their names begin with the module's name.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use postroom::{BoxError, CancellationToken, Inspect, Relay, Result, Route, Topic};
 use postroom_monitor::Metrics;
-use postroom_shared::RateLimiter;
+use postroom_shared::SharedState;
 use tokio::net::TcpListener;
 
 use crate::access::Doors;
@@ -72,8 +72,7 @@ pub struct Platform {
     feeds: Vec<(String, Feed)>,
     messengers: Messengers,
     alerts_every: Duration,
-    /// Absent: each instance counts alone.
-    rate_limiter: Option<Arc<dyn RateLimiter>>,
+    shared: SharedState,
     parts: Vec<Part>,
     listener: Option<(TcpListener, Serving)>,
     /// Absent: unlocked if only this machine can reach the listener, otherwise locked.
@@ -102,7 +101,7 @@ impl Platform {
             feeds: Vec::new(),
             messengers: Messengers::new(),
             alerts_every: ALERTS_EVERY,
-            rate_limiter: None,
+            shared: SharedState::local(),
             parts: Vec::new(),
             listener: None,
             doors: None,
@@ -168,9 +167,10 @@ impl Platform {
         self
     }
 
-    /// Gives modules a rate limit that all instances share ([`Host::rate_limiter`]). Without it, each instance counts alone.
-    pub fn rate_limiter(mut self, shared: Arc<dyn RateLimiter>) -> Self {
-        self.rate_limiter = Some(shared);
+    /// Gives modules what all instances share ([`Host::shared`], [`Module::shared`]): on Redis, for example. Without it, each instance
+    /// is alone.
+    pub fn shared(mut self, shared: SharedState) -> Self {
+        self.shared = shared;
         self
     }
 
@@ -235,7 +235,10 @@ impl Platform {
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
         let relay = self.join(self.relay(), &mut modules)?;
         let mut host = Host::new(Arc::clone(&self.store), &relay);
-        host.rate_limiter = self.rate_limiter.take();
+        host.shared = self.shared.clone();
+        for module in &modules {
+            module.shared().fill(self.shared.clone());
+        }
         let alerts = Alerts::new(&host, &mut modules, &self.messengers)?;
         let relay = alerts.jobs(self.alerts_every).into_iter().fold(relay, Relay::job);
         let lease = self.lease_ttl.unwrap_or(LEASE);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use postroom::{Broker, Inspect, Result, Route};
 use postroom_host::{Messengers, Module, Platform};
+use postroom_shared::SharedState;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,8 @@ pub struct Scenery {
     pub messengers: Messengers,
     /// How often alert rules are looked at.
     pub every: Duration,
+    /// What the stage shares with others; without it, it is alone.
+    pub shared: Option<SharedState>,
 }
 
 impl Default for Scenery {
@@ -39,6 +42,7 @@ impl Default for Scenery {
             routes: Vec::new(),
             messengers: Messengers::new(),
             every: Duration::from_secs(30),
+            shared: None,
         }
     }
 }
@@ -49,6 +53,7 @@ impl Scenery {
             .lease_ttl(LEASE)
             .messengers(self.messengers)
             .alerts_every(self.every);
+        let platform = self.shared.into_iter().fold(platform, Platform::shared);
         let platform = self.routes.into_iter().fold(platform, Platform::route);
         let platform = match self.broker {
             None => platform,

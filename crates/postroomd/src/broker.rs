@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use postroom::{Broker, Destination, Mode, Namespaced, Topic};
 use postroom_bench::TrialBroker;
 use postroom_kafka::Kafka;
-use postroom_shared::RateLimiter;
+use postroom_shared::SharedState;
 
 use crate::config;
 
@@ -161,8 +161,8 @@ pub(crate) struct Brokers {
     open: HashMap<BrokerKind, Arc<dyn Broker>>,
     /// Kafka with its prefix, if routes publish there in transactions.
     transactional: Option<(Kafka, String)>,
-    /// Counts requests of clients over all processes with this Redis.
-    pub(crate) rate_limiter: Option<Arc<dyn RateLimiter>>,
+    /// What all processes with this Redis share.
+    pub(crate) shared: Option<SharedState>,
 }
 
 impl Brokers {
@@ -180,7 +180,10 @@ impl Brokers {
             brokers.add(BrokerKind::RabbitMq, Arc::new(open), &rabbitmq.prefix)?;
         }
         if let Some(open) = redis.open().context("use redis")? {
-            brokers.rate_limiter = Some(Arc::new(open.rate_limiter().prefixed(&redis.prefix)));
+            brokers.shared = Some(SharedState {
+                rate_limiter: Arc::new(open.rate_limiter().prefixed(&redis.prefix)),
+                ..SharedState::local()
+            });
             brokers.add(BrokerKind::Redis, Arc::new(open), &redis.prefix)?;
         }
         Ok(brokers)

@@ -46,8 +46,8 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
             platform = platform.feed(module.name, feed);
         }
     }
-    if let Some(shared) = &brokers.rate_limiter {
-        platform = platform.rate_limiter(Arc::clone(shared));
+    if let Some(shared) = &brokers.shared {
+        platform = platform.shared(shared.clone());
     }
     Ok(platform.modules(modules).modules(module::switched_off(config)))
 }

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// each instance allows up to the limit.
 #[derive(Debug)]
 pub struct FallbackRateLimiter {
-    shared: Option<Arc<dyn RateLimiter>>,
+    shared: Arc<dyn RateLimiter>,
     local: LocalRateLimiter,
     /// When the shared state is tried again after a failure.
     try_again_at: Mutex<Option<Instant>>,
@@ -40,7 +40,7 @@ impl TakenFrom {
 
 impl FallbackRateLimiter {
     /// A limit by this shared state, or of this instance alone.
-    pub fn new(shared: Option<Arc<dyn RateLimiter>>) -> Self {
+    pub fn new(shared: Arc<dyn RateLimiter>) -> Self {
         Self {
             shared,
             local: LocalRateLimiter::new(),
@@ -50,13 +50,10 @@ impl FallbackRateLimiter {
 
     /// Counts one request of this key.
     pub async fn take(&self, key: &str, limit: u32, window: Duration) -> TakenFrom {
-        let Some(shared) = &self.shared else {
-            return TakenFrom::Usual(self.local.take(key, limit, window));
-        };
         if !self.may_ask() {
             return TakenFrom::Fallback(self.local.take(key, limit, window));
         }
-        match shared.take(key, limit, window).await {
+        match self.shared.take(key, limit, window).await {
             Ok(taken) => {
                 self.resume();
                 TakenFrom::Usual(taken)
@@ -126,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_instance_counts_alone_until_the_shared_state_is_back() {
         let shared = Arc::new(Shaky::default());
-        let limiter = FallbackRateLimiter::new(Some(Arc::clone(&shared) as _));
+        let limiter = FallbackRateLimiter::new(Arc::clone(&shared) as _);
         let take = async || limiter.take("a", 2, Duration::from_mins(1)).await;
         assert!(matches!(take().await, TakenFrom::Usual(_)));
         shared.is_away.store(true, Ordering::Relaxed);
@@ -155,7 +152,7 @@ mod tests {
         }
 
         let shared = Arc::new(Silent::default());
-        let limiter = FallbackRateLimiter::new(Some(Arc::clone(&shared) as _));
+        let limiter = FallbackRateLimiter::new(Arc::clone(&shared) as _);
         let take = async || limiter.take("a", 9, Duration::from_mins(1)).await;
         take().await;
         tokio::time::advance(PAUSE).await;
