@@ -1,0 +1,184 @@
+
+const CLOSE_REASONS = { 1012: "drain", 1013: "unavailable", 4000: "slow", 4001: "expired", 4002: "evicted", 4003: "lifetime", 4004: "gap" };
+
+// Connects to chat rooms by a WebSocket. After a gap each room goes on exactly after its last event. Messages that the server has not
+// stored are sent again under the same id, so each is one message.
+export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, onState, ...times }) {
+  const address = new URL(url, document.baseURI);
+  address.protocol = address.protocol.replace("http", "ws");
+  const rooms = new Map(); // room id -> { after, isRejoining }
+  const changes = new Map(); // message id -> an edit or delete without an answer
+  const counts = { received: 0, duplicates: 0, gaps: 0, connections: 0 };
+  const state = { state: "connecting" };
+  let outbox, way, member, socket, isClosed = false;
+  for (const room of wanted) rooms.set(room.roomId ?? room, { after: room.after ?? null });
+
+  function show(next) {
+    Object.assign(state, next);
+    call(onState, next);
+  }
+
+  function transmit(message) {
+    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  }
+
+  // One connection. What is sent before the server has checked the token waits there for it.
+  function connect({ jwt, signal, cut, onOpen }) {
+    const silence = watchSilence(cut, times.silenceMs);
+    const own = (socket = new WebSocket(address));
+    let end, isOpen = false;
+    return new Promise((done) => {
+      const finish = (how) => {
+        silence.stop();
+        own.onmessage = own.onclose = null;
+        own.close();
+        done(how);
+      };
+      const open = () => {
+        isOpen = true;
+        counts.connections += 1;
+        onOpen();
+      };
+      signal.onabort = () => finish({ kind: "lost", reason: signal.reason });
+      own.onopen = () => {
+        transmit({ type: "auth", token: jwt });
+        for (const roomId of rooms.keys()) transmitJoin(roomId);
+        for (const message of outbox.all()) transmitSend(message);
+        for (const { message } of changes.values()) transmit(message);
+      };
+      own.onmessage = ({ data }) => {
+        silence.heard();
+        const message = parseJson(data) ?? {};
+        if (isTokenRefused(message)) end = { kind: "token", reason: "token" };
+        else if (message.event === "end") end = { kind: "lost", reason: message.reason, retryMs: message.retryMs };
+        else if (!isOpen) open();
+        take(message);
+      };
+      own.onclose = ({ code }) => {
+        const reason = end?.reason ?? CLOSE_REASONS[code] ?? "network";
+        finish(reason === "evicted" ? { kind: "evicted", reason } : end ?? { kind: "lost", reason });
+      };
+    });
+  }
+
+  const isTokenRefused = ({ event, code }) => event === "error" && code === "unauthenticated";
+
+  function transmitJoin(roomId) {
+    transmit({ type: "join", roomId, after: rooms.get(roomId).after });
+  }
+
+  function transmitSend({ roomId, clientMsgId, body }) {
+    transmit({ type: "send", roomId, clientMsgId, body });
+  }
+
+  // Messages of the server.
+
+  function take(message) {
+    const { event, roomId, seq } = message;
+    if (event === "ping") transmit({ type: "pong" });
+    else if (event === "expiring") renew();
+    else if (event === "joined") takeJoined(message);
+    else if (event === "sent") outbox.allot(message);
+    else if (event === "stored") outbox.store(roomId, seq);
+    else if (event === "error") takeError(message);
+    else if (message.data?.roomId !== undefined) takeRoomEvent(message);
+  }
+
+  function takeJoined(message) {
+    const room = rooms.get(message.roomId);
+    if (!room) return;
+    room.after ??= message.seq;
+    room.isRejoining = false;
+    call(onEvent, message);
+  }
+
+  function takeRoomEvent({ event, id, seq, data }) {
+    const room = rooms.get(data.roomId);
+    if (!room) return;
+    if (room.after !== null && seq <= room.after) {
+      counts.duplicates += 1;
+    } else if (room.after !== null && seq > room.after + 1) {
+      rejoin(data.roomId, room);
+    } else {
+      room.after = seq;
+      counts.received += 1;
+      settle(data.messageId, event, (change) => change.resolve({ roomId: data.roomId, seq, ...data }));
+      call(onEvent, { event, roomId: data.roomId, id, seq, data });
+    }
+  }
+
+  // The server sends what is missing, and this event once more.
+  function rejoin(roomId, room) {
+    if (room.isRejoining) return;
+    counts.gaps += 1;
+    room.isRejoining = true;
+    transmit({ type: "leave", roomId });
+    transmitJoin(roomId);
+  }
+
+  function takeError(message) {
+    const { code, detail, clientMsgId, messageId } = message;
+    if (clientMsgId) outbox.refuse(message);
+    else settle(messageId, undefined, (change) => change.reject(Object.assign(new Error(detail), { code })));
+    call(onEvent, message);
+  }
+
+  async function renew() {
+    const jwt = await Promise.resolve(token({ isStale: true })).catch(() => undefined);
+    if (jwt && (claims(jwt).sub ?? null) === member) transmit({ type: "refresh", token: jwt });
+  }
+
+  // Edits and deletes. The newest change of a message is sent again until an answer comes.
+
+  function change(message, event) {
+    const waiting = new Promise((resolve, reject) => {
+      changes.get(message.messageId)?.reject(new Error("a later change replaces this one"));
+      changes.set(message.messageId, { message, event, resolve, reject });
+    });
+    transmit(message);
+    return waiting;
+  }
+
+  function settle(messageId, event, how) {
+    const found = changes.get(messageId);
+    if (!found || (event && event !== found.event)) return;
+    changes.delete(messageId);
+    how(found);
+  }
+
+  async function start() {
+    member = await memberOf(token, () => isClosed);
+    if (isClosed) return;
+    outbox.open(`postroom.chat.outbox ${address} ${member}`);
+    way = keepConnected({ token, connect, onState: show, renews: false, ...times });
+  }
+
+  outbox = createOutbox((message) => call(onSend, message));
+  start();
+  return {
+    get state() { return state.state; },
+    get counts() { return { ...counts }; },
+    get outbox() { return outbox.all(); },
+    after: (roomId) => rooms.get(roomId)?.after,
+    send(roomId, body, clientMsgId = crypto.randomUUID()) {
+      const message = outbox.add({ clientMsgId, roomId, body });
+      transmitSend(message);
+      return clientMsgId;
+    },
+    edit: (roomId, messageId, body) => change({ type: "edit", roomId, messageId, body }, "edited"),
+    remove: (roomId, messageId) => change({ type: "delete", roomId, messageId }, "deleted"),
+    join(roomId, after = null) {
+      rooms.set(roomId, { after });
+      transmitJoin(roomId);
+    },
+    leave(roomId) {
+      if (rooms.delete(roomId)) transmit({ type: "leave", roomId });
+    },
+    reconnect: () => way?.reconnect(),
+    close() {
+      isClosed = true;
+      way?.close();
+      show({ state: "closed" });
+    },
+  };
+}
