@@ -1,1 +1,41 @@
 #![doc = include_str!("../README.md")]
+
+mod audience;
+mod body;
+mod client;
+mod connection;
+mod deadline;
+mod delivery;
+mod drain;
+mod evicted;
+mod frame;
+mod hub;
+mod journal;
+mod lease;
+mod link;
+mod list;
+mod listener;
+mod metrics;
+mod peer;
+mod peers;
+mod presence;
+mod queue;
+mod reason;
+mod refused;
+mod repair;
+mod settings;
+mod stream;
+mod ticket;
+pub mod websocket;
+mod wheel;
+
+pub use client::Client;
+pub use connection::{Connection, Next};
+pub use frame::Frame;
+pub use hub::Hub;
+pub use journal::{Journal, Opening};
+pub use reason::Reason;
+pub use refused::Refused;
+pub use settings::HubSettings;
+pub use stream::StreamKey;
+pub use ticket::Ticket;
