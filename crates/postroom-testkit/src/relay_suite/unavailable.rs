@@ -306,14 +306,15 @@ pub async fn attempts_of_an_unavailable_entry_survive_a_restart(fresh: Fresh) {
     office.stop().await;
 }
 
-/// Clocks of databases that round to milliseconds, and of processes.
-const ROUNDED: Duration = Duration::from_millis(50);
+/// A probe is stored before it is sent, and a relay that takes over counts from the stored time: on a busy machine the sending comes
+/// this much later. Clocks of databases also round to milliseconds.
+const SENT_LATER: Duration = Duration::from_millis(250);
 
 /// No relay has asked again before the end of `wait`.
 fn assert_apart(asked_at: &[Instant], wait: Duration) {
     let gaps: Vec<Duration> = asked_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(
-        gaps.iter().all(|gap| *gap + ROUNDED >= wait),
+        gaps.iter().all(|gap| *gap + SENT_LATER >= wait),
         "{gaps:?}, not {wait:?} apart"
     );
 }
