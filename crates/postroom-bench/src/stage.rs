@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use postroom::{BATCH_MAX, Broker, DomainEvent as _, Filter, Mode, Route, Start, To};
+use postroom::{BATCH_MAX, Broker, DomainEvent as _, Filter, Join, Mode, Route, Start, To};
 use uuid::Uuid;
 
 use crate::paid::Paid;
@@ -49,7 +49,7 @@ impl Stage {
         if self.plain.needs_group() {
             let joining = self
                 .broker
-                .subscribe(&self.topic, std::slice::from_ref(&self.topic), Start::Head);
+                .subscribe(Join::new(&self.topic, std::slice::from_ref(&self.topic), Start::Head));
             drop(joining.await.context("make a queue")?);
         }
         Ok(())

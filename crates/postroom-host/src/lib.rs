@@ -20,7 +20,7 @@ pub use alert::{Finding, Messengers, Rule, Watch};
 pub use body::Body;
 pub use catalog::{Catalogue, Listed, Lock, Verdict};
 pub use host::Host;
-pub use module::{Misconfigured, Mistake, Module, Queue, Retired};
+pub use module::{Misconfigured, Mistake, Module, Queue, QueueNames, Retired};
 pub use platform::{Feed, Platform, Process, Retention, Topics};
 pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;

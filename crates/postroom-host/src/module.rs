@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use postroom::{
-    BoxError, CancellationToken, DomainEvent, EventType, Inspect, Job, Migration, Naming, Relay, Result, Route, Screen,
-    Subscriber, Topic, migration,
+    BoxError, CancellationToken, DomainEvent, EventType, Form, Inspect, Job, Migration, Naming, Relay, Result, Route,
+    Screen, Subscriber, Topic, migration,
 };
 use postroom_monitor::Metrics;
 use postroom_monitor::prometheus_client::registry::Registry;
@@ -26,7 +26,7 @@ use crate::host::Host;
 use crate::routes::Routes;
 
 pub(crate) use part::Part;
-pub use queue::Queue;
+pub use queue::{Queue, QueueNames};
 pub use retired::Retired;
 pub use settings::{Misconfigured, Mistake};
 
@@ -66,6 +66,8 @@ pub struct Module {
     pub topic: Topic,
     /// How a broker feeds it, if other programs know its topic by name.
     pub queue: Option<Queue>,
+    /// The form of its events on a broker, if they are no CloudEvents there.
+    pub form: Option<Form>,
     /// Its subscribers.
     pub subscribers: Vec<Subscriber>,
     /// Its routes to destinations.
@@ -124,6 +126,7 @@ impl Module {
             naming: Naming::default(),
             topic: Topic::default(),
             queue: None,
+            form: None,
             subscribers: Vec::new(),
             routes: Vec::new(),
             http: Vec::new(),
@@ -191,6 +194,14 @@ impl Module {
     #[must_use]
     pub fn queue(mut self, queue: Queue) -> Self {
         self.queue = Some(queue);
+        self
+    }
+
+    /// Sets the form that its events have on a broker, if other programs know them by another one than CloudEvents. Everything that the
+    /// platform publishes to the module's topic has this form, and every subscriber of that topic reads it.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = Some(form);
         self
     }
 

@@ -230,6 +230,7 @@ impl Platform {
         check::route_names(&self.routes, &modules)?;
         check::retired(&self.routes, &modules)?;
         check::readers(&modules, &self.feeds)?;
+        check::forms(&modules)?;
         check::published(&self.routes, &self.feeds)?;
         modules.iter_mut().for_each(Module::share_screen);
         let catalogue = Catalogue::of(&modules); // before the relay takes the subscribers
@@ -304,6 +305,7 @@ impl Platform {
         let mut relay = awaiting.fold(relay, Relay::route);
         for feed in self.brokers() {
             let published = routes.iter().filter_map(|outgoing| {
+            let topics = Topics::of(modules.iter().filter(|module| !self.is_elsewhere_only(module, feed)));
                 let (broker, topic) = outgoing.publishes.as_ref()?;
                 (*broker == feed.name).then(|| (topic.clone(), outgoing.route.filter.clone()))
             });
@@ -328,6 +330,12 @@ impl Platform {
     }
 
     fn is_fed(&self, module: &Module, broker: &str) -> bool {
+    /// Whether another feed alone publishes the events of a module.
+    fn is_elsewhere_only(&self, module: &Module, here: &Feed) -> bool {
+        let mut feeds = self.feeds.iter();
+        feeds.any(|(name, feed)| name == module.name && feed.is_exclusive && feed.name != here.name)
+    }
+
         let mut feeds = self.feeds.iter();
         feeds.any(|(name, feed)| name == module.name && feed.name == broker)
     }

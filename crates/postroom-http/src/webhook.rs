@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
-use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result};
+use postroom::{Batch, Destination, Entry, Envelope, Mode, Receipt, Result, Written};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
@@ -41,10 +41,16 @@ impl Webhook {
     }
 
     async fn post(&self, entry: &Entry) -> Receipt {
-        let envelope = Envelope::of(entry);
-        let (mut headers, body) = match self.mode {
-            Mode::Structured => (content_type(CLOUDEVENTS_JSON), envelope.to_structured()),
-            Mode::Binary => (attributes(&envelope), envelope.data.get().as_bytes().to_vec()),
+        let (mut headers, body) = match &self.mode {
+            Mode::Structured => (content_type(CLOUDEVENTS_JSON), Envelope::of(entry).to_structured()),
+            Mode::Binary => {
+                let envelope = Envelope::of(entry);
+                (attributes(&envelope), envelope.data.get().as_bytes().to_vec())
+            }
+            Mode::Own(writer) => match writer.write(entry) {
+                Ok(written) => own(written),
+                Err(error) => return Receipt::Rejected(error.report()),
+            },
         };
         for (name, value) in signed_headers(&self.secrets, &entry.event.id.to_string(), &body) {
             insert_header(&mut headers, name, &value);
@@ -94,6 +100,15 @@ fn attributes(envelope: &Envelope) -> HeaderMap {
         }
     }
     headers
+}
+
+/// Headers and body of a message in a form of its own. Header values are percent-encoded.
+fn own(written: Written) -> (HeaderMap, Vec<u8>) {
+    let mut headers = content_type(&written.content_type);
+    for (name, value) in &written.headers {
+        insert_header(&mut headers, name, &percent_encode(value));
+    }
+    (headers, written.body)
 }
 
 fn insert_header(headers: &mut HeaderMap, name: &str, value: &str) {

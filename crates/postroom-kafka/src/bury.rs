@@ -24,7 +24,7 @@ pub(crate) async fn bury(shared: &Arc<Shared>, letter: &Letter) -> Result<()> {
     let mut sent = shared.send(&record).await;
     if sent.as_ref().err().and_then(code) == Some(Code::MessageSizeTooLarge) {
         record.value = Cow::default();
-        record.headers.push((OMITTED.0, OMITTED.1.into()));
+        record.headers.push((OMITTED.0.into(), OMITTED.1.into()));
         sent = shared.send(&record).await;
     }
     sent.map_err(|source| {

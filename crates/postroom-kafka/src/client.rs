@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postroom::{
-    Broker, Destination, Error, ErrorKind, Letter, Mode, Receipt, Result, Risk, Start, Subscription, Topic,
+    Broker, Destination, Error, ErrorKind, Join, Letter, Mode, Receipt, Result, Risk, Start, Subscription, Topic,
 };
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
@@ -104,12 +104,20 @@ impl Broker for Kafka {
         }
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        crate::join::join(&self.shared, group, topics, start).await
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        crate::join::join(&self.shared, join.group, join.topics, join.start).await
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
         crate::bury::bury(&self.shared, letter).await
+    }
+
+    /// Kafka removes no single messages: retention of `{topic}.DLT` removes the copies.
+    async fn buried(&self, _group: &str, _topics: &[String]) -> Result<Box<dyn Subscription>> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "Kafka cannot remove single messages: copies of dead letters stay in their topic as long as its retention keeps them",
+        ))
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

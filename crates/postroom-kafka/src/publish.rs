@@ -190,8 +190,8 @@ impl Publisher {
             let Some(record) = pending.get(nth).and_then(|(at, _)| records.get(*at)) else {
                 return Receipt::Held;
             };
-            if partitions.get(&record.topic) == Some(&0) {
-                return Receipt::Refused(missing_topic_message(&record.topic));
+            if let Some(receipt) = unsendable(record, partitions) {
+                return receipt;
             }
             if is_unavailable.load(Ordering::Relaxed) {
                 return Receipt::unavailable(self.timeout_message());
@@ -223,7 +223,7 @@ impl ProducerSlot {
 #[async_trait]
 impl Destination for Publisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let records = Record::all(batch, &self.topic, self.mode);
+        let records = Record::all(batch, &self.topic, &self.mode);
         let mut progress = BatchProgress::of(batch);
         if let Err(error) = self.send_chunks(&mut progress, &records).await {
             progress.settle_pending(&Receipt::unavailable(error.report()));
@@ -241,14 +241,23 @@ impl fmt::Debug for Publisher {
     }
 }
 
+/// The receipt of a record that cannot be sent.
+fn unsendable(record: &Record<'_>, partitions: &Partitions) -> Option<Receipt> {
+    if let Some(says) = &record.rejected {
+        return Some(Receipt::Rejected(says.clone()));
+    }
+    let is_missing = partitions.get(&record.topic) == Some(&0);
+    is_missing.then(|| Receipt::Refused(missing_topic_message(&record.topic)))
+}
+
 /// Queues a message in the driver, which copies it. Returns a receipt if the driver refuses it immediately.
 pub(crate) fn enqueue(
     producer: &Producer,
     record: &Record<'_>,
     partitions: &Partitions,
 ) -> Result<DeliveryFuture, Receipt> {
-    if partitions.get(&record.topic) == Some(&0) {
-        return Err(Receipt::Refused(missing_topic_message(&record.topic)));
+    if let Some(receipt) = unsendable(record, partitions) {
+        return Err(receipt);
     }
     producer
         .send_result(record.borrowed())

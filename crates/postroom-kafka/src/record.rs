@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
-use postroom::{Batch, Entry, Envelope, Fields, Letter, Mark, Message, Mode, Origin, Topic};
+use postroom::{Batch, Entry, Envelope, Fields, Letter, Mark, Message, Mode, Origin, Topic, Written};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
@@ -25,40 +25,63 @@ pub(crate) struct Record<'a> {
     pub(crate) key: Option<Cow<'a, str>>,
     /// Names are without prefix.
     attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    pub(crate) headers: Vec<(&'static str, Cow<'a, str>)>,
+    pub(crate) headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub(crate) value: Cow<'a, [u8]>,
+    /// Why there is no message of this entry: its writer has failed.
+    pub(crate) rejected: Option<String>,
 }
 
 impl<'a> Record<'a> {
     /// The records of a batch's entries.
-    pub(crate) fn all(batch: &Batch<'a>, topic: &Topic, mode: Mode) -> Vec<Self> {
+    pub(crate) fn all(batch: &Batch<'a>, topic: &Topic, mode: &Mode) -> Vec<Self> {
         let entries = batch.entries.iter();
         entries.map(|entry| Self::of(entry, topic, mode)).collect()
     }
 
     /// The record of an entry.
-    fn of(entry: &'a Entry, topic: &Topic, mode: Mode) -> Self {
-        let (attributes, content_type, value) = match mode {
-            Mode::Binary => {
-                let others = envelope::attributes(entry).filter(|(name, _)| *name != DATA_CONTENT_TYPE);
-                let others = others.map(|(name, value)| (name.into(), value)).collect();
-                (others, JSON.into(), entry.event.payload.get().as_bytes().into())
-            }
-            Mode::Structured => {
-                let content_type = format!("{CLOUDEVENTS_JSON}; charset=UTF-8");
-                (
-                    Vec::new(),
-                    content_type.into(),
-                    Envelope::of(entry).to_structured().into(),
-                )
-            }
-        };
-        Self {
+    fn of(entry: &'a Entry, topic: &Topic, mode: &Mode) -> Self {
+        let record = Self {
             topic: topic.of(&entry.event.event_type),
             key: Some(entry.event.aggregate_id.as_str().into()),
-            attributes,
-            headers: vec![(CONTENT_TYPE, content_type)],
-            value,
+            attributes: Vec::new(),
+            headers: Vec::new(),
+            value: Cow::default(),
+            rejected: None,
+        };
+        match mode {
+            Mode::Binary => {
+                let others = envelope::attributes(entry).filter(|(name, _)| *name != DATA_CONTENT_TYPE);
+                Self {
+                    attributes: others.map(|(name, value)| (name.into(), value)).collect(),
+                    headers: vec![(CONTENT_TYPE.into(), JSON.into())],
+                    value: entry.event.payload.get().as_bytes().into(),
+                    ..record
+                }
+            }
+            Mode::Structured => Self {
+                headers: vec![(CONTENT_TYPE.into(), format!("{CLOUDEVENTS_JSON}; charset=UTF-8").into())],
+                value: Envelope::of(entry).to_structured().into(),
+                ..record
+            },
+            Mode::Own(writer) => match writer.write(entry) {
+                Ok(written) => record.written(written),
+                Err(error) => Self {
+                    rejected: Some(error.report()),
+                    ..record
+                },
+            },
+        }
+    }
+
+    /// The record with a message in a form of its own.
+    fn written(self, written: Written) -> Self {
+        let content_type = (CONTENT_TYPE.into(), written.content_type.into());
+        let headers = written.headers.into_iter();
+        let headers = headers.map(|(name, value)| (name.into(), value.into()));
+        Self {
+            headers: std::iter::once(content_type).chain(headers).collect(),
+            value: written.body.into(),
+            ..self
         }
     }
 
@@ -66,18 +89,17 @@ impl<'a> Record<'a> {
     pub(crate) fn of_letter(letter: &'a Letter) -> Self {
         let inside = letter.attributes.get(DATA_CONTENT_TYPE);
         let content_type = letter.content_type.as_ref().or(inside);
-        let mut headers: Vec<(&str, Cow<'_, str>)> = Vec::new();
-        headers.extend(content_type.map(|kind| (CONTENT_TYPE, kind.into())));
-        let error = &letter.error;
-        let error = error.get(..error.floor_char_boundary(ERROR_BYTES_MAX)).unwrap_or(error);
-        let ours = [
-            ("postroom-origin-topic", letter.origin.topic.as_str().into()),
-            ("postroom-origin-place", letter.origin.place.as_str().into()),
-            ("postroom-group", letter.group.as_str().into()),
-            ("postroom-error", error.into()),
-            ("postroom-attempts", letter.attempts.to_string().into()),
-        ];
-        headers.extend(ours);
+        let mut headers: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::new();
+        headers.extend(content_type.map(|kind| (CONTENT_TYPE.into(), kind.into())));
+        let marks = letter.marks();
+        let is_mark = |name: &str| marks.iter().any(|(mark, _)| *mark == name);
+        let own = letter.fields.iter().filter(|(name, _)| !is_mark(name));
+        headers.extend(own.map(|(name, value)| (name.into(), String::from_utf8_lossy(value))));
+        let short = |mut text: String| {
+            text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+            text
+        };
+        headers.extend(marks.map(|(name, value)| (name.into(), short(value).into())));
         let others = letter.attributes.iter().filter(|(name, _)| *name != DATA_CONTENT_TYPE);
         Self {
             topic: format!("{}.DLT", letter.origin.topic),
@@ -85,6 +107,7 @@ impl<'a> Record<'a> {
             attributes: others.map(|(name, value)| (name.into(), value.into())).collect(),
             headers,
             value: letter.body.as_slice().into(),
+            rejected: None,
         }
     }
 
@@ -99,7 +122,7 @@ impl<'a> Record<'a> {
             headers = headers.insert(Header { key, value });
         }
         for (key, value) in &self.headers {
-            let value = Some(value.as_ref());
+            let (key, value) = (key.as_ref(), Some(value.as_ref()));
             headers = headers.insert(Header { key, value });
         }
         let record = FutureRecord::to(&self.topic)

@@ -258,7 +258,7 @@ impl TransactionalPublisher {
 #[async_trait]
 impl Destination for TransactionalPublisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let records = Record::all(batch, &self.topic, self.mode);
+        let records = Record::all(batch, &self.topic, &self.mode);
         let mut progress = BatchProgress::of(batch);
         if records.is_empty() {
             return progress.finish();

@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapin::uri::{AMQPScheme, AMQPUri};
-use postroom::{Broker, Destination, Error, Letter, Mode, Result, Risk, Start, Subscription, Tls, Topic};
+use postroom::{Broker, Destination, Error, Join, Letter, Mode, Result, Risk, Subscription, Tls, Topic};
 
+use crate::bury::Copies;
 use crate::connect::Connector;
 use crate::publish::Publisher;
 use crate::sender::MessageSender;
@@ -84,6 +85,19 @@ impl RabbitMq {
         Ok(self)
     }
 
+    /// Like [`RabbitMq::names`], and messages are routed by the type of their event: the routing key is the event type, and each queue
+    /// gets only the types that its group listens to. Such a group has one partition, because its queue keeps the order of keys.
+    pub fn by_type(mut self, queue: &str, dead: &str) -> Result<Self> {
+        if self.partitions > 1 {
+            return Err(Error::invalid(format!(
+                "{} partitions: a group whose messages are routed by type has one queue; set partitions to 1",
+                self.partitions
+            )));
+        }
+        self.names = Arc::new(Names::new(queue, dead)?.by_type());
+        Ok(self)
+    }
+
     /// Number of messages that wait for a group, by topic. Unacknowledged messages of a member do not count.
     pub async fn lag(&self, group: &str, topics: &[String]) -> Result<BTreeMap<String, u64>> {
         let mut waiting = BTreeMap::new();
@@ -115,7 +129,7 @@ impl RabbitMq {
 #[async_trait]
 impl Broker for RabbitMq {
     fn name(&self) -> String {
-        self.consumer_connection.broker()
+        format!("{}{}", self.consumer_connection.broker(), self.names.label())
     }
 
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination> {
@@ -123,25 +137,38 @@ impl Broker for RabbitMq {
             sender: Arc::clone(&self.sender),
             topic,
             mode,
+            names: Arc::clone(&self.names),
         })
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], _start: Start) -> Result<Box<dyn Subscription>> {
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        let Join { group, topics, .. } = join;
         if topics.is_empty() {
             return Err(Error::invalid(format!(
                 "the group {group} has no topic; name at least one"
             )));
         }
         self.names.check(group, topics.len(), self.partitions)?;
-        let mut sources = Vec::new();
+        let (mut sources, mut stale) = (Vec::new(), Vec::new());
         for topic in topics {
-            sources.extend(self.group(group, topic).join(&self.consumer_connection).await?);
+            let joined = self.group(group, topic).join(&self.consumer_connection, &join).await?;
+            sources.extend(joined.sources);
+            stale.extend(joined.stale);
         }
-        Ok(Box::new(Member::new(Arc::clone(&self.consumer_connection), sources)))
+        let connector = Arc::clone(&self.consumer_connection);
+        Ok(Box::new(Member::new(connector, sources, stale)))
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
         bury::bury(&self.sender, &self.names, letter).await
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        let mut queues = Vec::new();
+        for topic in topics {
+            queues.push(self.group(group, topic).dead_source()?);
+        }
+        Ok(Box::new(Copies::open(&self.consumer_connection, queues).await?))
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

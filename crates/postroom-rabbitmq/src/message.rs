@@ -6,11 +6,11 @@ use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
-use postroom::{Entry, Envelope, Error, ErrorKind, Fields, Mark, Message, Mode, Origin, Result};
+use postroom::{Entry, Envelope, Error, ErrorKind, Fields, Letter, Mark, Message, Mode, Origin, Result};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::topology::{Source, routing_key};
+use crate::topology::{Names, Source};
 
 /// Header prefix of attributes in published messages.
 const ATTRIBUTE_PREFIX: &str = "cloudEvents:";
@@ -18,6 +18,10 @@ const ATTRIBUTE_PREFIX: &str = "cloudEvents:";
 const ALTERNATIVE_ATTRIBUTE_PREFIX: &str = "cloudEvents_";
 /// The attribute that AMQP has a property for.
 const CONTENT_TYPE: &str = "datacontenttype";
+/// Prefix of headers that RabbitMQ writes itself.
+const SERVER_PREFIX: &str = "x-";
+/// Maximum size of a dead letter's other headers, because all headers of a message must fit into one frame.
+const FIELDS_BYTES_MAX: usize = 64_000;
 /// The delivery mode of messages that RabbitMQ writes to disk.
 const PERSISTENT: u8 = 2;
 
@@ -31,9 +35,8 @@ pub(crate) struct OutgoingMessage {
 }
 
 impl OutgoingMessage {
-    /// The message of an entry, addressed to its topic and the slot of its key.
-    pub(crate) fn of(entry: &Entry, topic: &str, mode: Mode) -> Result<Self> {
-        let envelope = Envelope::of(entry);
+    /// The message of an entry, addressed to its topic.
+    pub(crate) fn of(entry: &Entry, topic: &str, names: &Names, mode: &Mode) -> Result<Self> {
         let event = &entry.event;
         let properties = BasicProperties::default()
             .with_message_id(short_string(event.id.to_string())?)
@@ -43,48 +46,63 @@ impl OutgoingMessage {
         let (properties, body) = match mode {
             Mode::Structured => (
                 properties.with_content_type(short_string(CLOUDEVENTS_JSON)?),
-                envelope.to_structured(),
+                Envelope::of(entry).to_structured(),
             ),
-            Mode::Binary => (
-                properties
-                    .with_content_type(short_string(JSON)?)
-                    .with_headers(headers(envelope.attributes)?),
-                String::from(Box::<str>::from(envelope.data)).into_bytes(),
-            ),
+            Mode::Binary => {
+                let Envelope { attributes, data } = Envelope::of(entry);
+                let properties = properties.with_content_type(short_string(JSON)?);
+                let body = String::from(Box::<str>::from(data)).into_bytes();
+                (properties.with_headers(headers(attributes)?), body)
+            }
+            Mode::Own(writer) => {
+                let written = writer.write(entry)?;
+                let properties = properties.with_content_type(short_string(written.content_type)?);
+                (properties.with_headers(plain_headers(written.headers)?), written.body)
+            }
         };
         Ok(Self {
             exchange: short_string(topic)?,
-            routing_key: short_string(routing_key(&event.key()))?,
+            routing_key: short_string(names.routing_key(event))?,
             properties,
             body,
         })
     }
 
-    /// A message to one queue, with additional headers and an empty body.
-    pub(crate) fn to_queue(
-        queue: &str,
-        content_type: Option<&str>,
-        attributes: &BTreeMap<String, String>,
-        extra: &[(&str, String)],
-    ) -> Result<Self> {
-        let mut table = headers(attributes.clone())?;
-        for (name, value) in extra {
+    /// The copy of a dead letter, addressed to one queue. It has these marks in place of those of the letter.
+    pub(crate) fn of_letter(letter: &Letter, queue: &str, marks: &[(&str, String)]) -> Result<Self> {
+        let mut table = headers(letter.attributes.clone())?;
+        let mut left = FIELDS_BYTES_MAX;
+        let own = letter
+            .fields
+            .iter()
+            .filter(|(name, _)| !name.starts_with(SERVER_PREFIX));
+        for (name, value) in own {
+            let Some(rest) = left.checked_sub(name.len() + value.len()) else {
+                continue;
+            };
+            left = rest;
+            table.insert(short_string(name)?, text(value));
+        }
+        for (name, value) in marks {
             table.insert(short_string(*name)?, text(value.as_str()));
         }
+        let id = letter
+            .attributes
+            .get("id")
+            .and_then(|id| short_string(id.as_str()).ok());
+        let id = id.map_or_else(|| short_string(letter.event_id.to_string()), Ok)?;
         let mut properties = BasicProperties::default()
             .with_headers(table)
+            .with_message_id(id)
             .with_delivery_mode(PERSISTENT);
-        if let Some(id) = attributes.get("id").and_then(|id| short_string(id.as_str()).ok()) {
-            properties = properties.with_message_id(id);
-        }
-        if let Some(kind) = content_type {
-            properties = properties.with_content_type(short_string(kind)?);
+        if let Some(kind) = &letter.content_type {
+            properties = properties.with_content_type(short_string(kind.as_str())?);
         }
         Ok(Self {
             exchange: ShortString::default(),
             routing_key: short_string(queue)?,
             properties,
-            body: Vec::new(),
+            body: letter.body.clone(),
         })
     }
 
@@ -140,6 +158,15 @@ fn headers(attributes: BTreeMap<String, String>) -> Result<FieldTable> {
     let mut table = FieldTable::default();
     for (name, value) in attributes.into_iter().filter(|(name, _)| name != CONTENT_TYPE) {
         table.insert(short_string(format!("{ATTRIBUTE_PREFIX}{name}"))?, text(value));
+    }
+    Ok(table)
+}
+
+/// Headers of a message that is no CloudEvent.
+fn plain_headers(headers: Vec<(String, String)>) -> Result<FieldTable> {
+    let mut table = FieldTable::default();
+    for (name, value) in headers {
+        table.insert(short_string(name)?, text(value));
     }
     Ok(table)
 }

@@ -9,6 +9,7 @@ use crate::confirm::{Answer, Outcome};
 use crate::message::OutgoingMessage;
 use crate::rounds::deliver_in_rounds;
 use crate::sender::MessageSender;
+use crate::topology::Names;
 
 /// Publishes the events of one route, with one message of each lane in flight.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Publisher {
     pub(crate) sender: Arc<MessageSender>,
     pub(crate) topic: Topic,
     pub(crate) mode: Mode,
+    pub(crate) names: Arc<Names>,
 }
 
 #[async_trait]
@@ -32,25 +34,33 @@ impl Destination for Publisher {
 impl Publisher {
     async fn publish(&self, entries: impl Iterator<Item = &Entry>) -> Vec<Receipt> {
         let mut messages = Vec::new();
-        let mut topics = Vec::new();
+        let mut places = Vec::new();
         for entry in entries {
             let topic = self.topic.of(&entry.event.event_type);
-            let message = OutgoingMessage::of(entry, &topic, self.mode);
-            topics.push((
-                topic,
+            let message = OutgoingMessage::of(entry, &topic, &self.names, &self.mode);
+            places.push((
+                self.place(entry, topic),
                 message.as_ref().err().map(|error| Receipt::Rejected(error.report())),
             ));
             messages.extend(message);
         }
         let mut answers = self.sender.send(&messages).await.into_iter();
-        let receipt = |(topic, rejected): (String, Option<Receipt>)| {
-            rejected.or_else(|| answers.next().map(|answer| receipt(&topic, answer)))
+        let receipt = |(place, rejected): (String, Option<Receipt>)| {
+            rejected.or_else(|| answers.next().map(|answer| receipt(&place, answer)))
         };
-        topics
+        places
             .into_iter()
             .map(receipt)
             .map(|receipt| receipt.unwrap_or(Receipt::Held))
             .collect()
+    }
+
+    /// The place that groups join to get this entry, in words.
+    fn place(&self, entry: &Entry, topic: String) -> String {
+        match self.names.is_by_type() {
+            true => format!("{topic} for {}", entry.event.event_type),
+            false => topic,
+        }
     }
 }
 

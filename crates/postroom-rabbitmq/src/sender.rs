@@ -56,12 +56,12 @@ impl MessageSender {
         answers
     }
 
-    /// Opens a channel, unless RabbitMQ has blocked publishing.
-    pub(crate) async fn channel(&self) -> Result<Channel> {
+    /// Its connection, unless RabbitMQ has blocked publishing.
+    pub(crate) fn connector(&self) -> Result<&Connector> {
         if self.connector.is_blocked() {
             return Err(blocked());
         }
-        self.connector.channel().await
+        Ok(&self.connector)
     }
 
     async fn send_alone(&self, message: &OutgoingMessage) -> Answer {
@@ -92,13 +92,11 @@ impl MessageSender {
     }
 
     async fn acquire_channel(&self) -> Result<Channel> {
-        if self.connector.is_blocked() {
-            return Err(blocked());
-        }
+        let connector = self.connector()?;
         if let Some(channel) = self.idle_channel() {
             return Ok(channel);
         }
-        let channel = self.channel().await?;
+        let channel = connector.channel().await?;
         let confirming = channel.confirm_select(ConfirmSelectOptions::default());
         with_timeout(|| "enable publisher confirms".to_owned(), confirming).await?;
         Ok(channel)

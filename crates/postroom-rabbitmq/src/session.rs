@@ -13,7 +13,7 @@ use postroom::{Error, ErrorKind, Result};
 
 use crate::connect::Connector;
 use crate::error::{failed, with_timeout};
-use crate::topology::Source;
+use crate::topology::{Source, Stale};
 
 /// Maximum number of unacknowledged messages over all queues.
 const UNACKNOWLEDGED_MAX: usize = 500;
@@ -29,8 +29,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Consumes queues. Each delivery carries the index of its queue in `sources`.
-    pub(crate) async fn open(connector: &Connector, sources: &[Source]) -> Result<Self> {
+    /// Consumes queues, and removes bindings that are not wanted any more. Each delivery carries the index of its queue in `sources`.
+    pub(crate) async fn open(connector: &Connector, sources: &[Source], stale: &[Stale]) -> Result<Self> {
         let mut session = Self {
             channel: connector.channel().await?,
             deliveries: select_all([]),
@@ -40,6 +40,9 @@ impl Session {
         let prefetch = u16::try_from(each).unwrap_or(u16::MAX);
         let limiting = session.channel.basic_qos(prefetch, BasicQosOptions::default());
         with_timeout(|| "set the prefetch limit".to_owned(), limiting).await?;
+        for binding in stale {
+            binding.remove(&session.channel).await?;
+        }
         for (at, source) in sources.iter().enumerate() {
             session.consume(at, source).await?;
         }
@@ -100,11 +103,17 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The first poll queues the close frame in the driver. Consumers that are dropped later send no cancel before it.
-        let closing = self.channel.close(REPLY_SUCCESS, ShortString::default());
-        if let Some(Err(error)) = closing.now_or_never() {
-            tracing::trace!(%error, "the channel was already closed");
-        }
+        // Consumers that are dropped later send no cancel before it.
+        close(&self.channel);
+    }
+}
+
+/// Closes a channel that is dropped: RabbitMQ requeues its unacknowledged messages. The first poll queues the close frame in the
+/// driver.
+pub(crate) fn close(channel: &Channel) {
+    let closing = channel.close(REPLY_SUCCESS, ShortString::default());
+    if let Some(Err(error)) = closing.now_or_never() {
+        tracing::trace!(%error, "the channel was already closed");
     }
 }
 

@@ -13,7 +13,7 @@ use postroom::{Error, ErrorKind, Mark, Message, Result, Subscription};
 use crate::connect::Connector;
 use crate::message::to_message;
 use crate::session::Session;
-use crate::topology::Source;
+use crate::topology::{Source, Stale};
 
 /// A mark contains RabbitMQ's delivery tag in these bits and the number of the session above them.
 const TAG_BITS: u32 = 48;
@@ -23,6 +23,9 @@ const TAG_BITS: u32 = 48;
 pub(crate) struct Member {
     connector: Arc<Connector>,
     sources: Vec<Source>,
+    /// Bindings that the group had and does not want any more. They are removed with the first session: only then the group is fed by
+    /// what it wants now.
+    stale: Vec<Stale>,
     /// None until the first call of `next`, and after returning messages. A member that requests nothing must hold no messages,
     /// because RabbitMQ counts redeliveries.
     session: Option<Session>,
@@ -35,10 +38,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(connector: Arc<Connector>, sources: Vec<Source>) -> Self {
+    pub(crate) fn new(connector: Arc<Connector>, sources: Vec<Source>, stale: Vec<Stale>) -> Self {
         Self {
             connector,
             sources,
+            stale,
             session: None,
             opening: None,
             number: 0,
@@ -68,14 +72,15 @@ impl Member {
     }
 
     async fn open(&mut self) -> Result<()> {
-        let (connector, sources) = (&self.connector, &self.sources);
+        let (connector, sources, stale) = (&self.connector, &self.sources, &self.stale);
         let opening = self.opening.get_or_insert_with(|| {
-            let (connector, sources) = (Arc::clone(connector), sources.clone());
-            async move { Session::open(&connector, &sources).await }.boxed()
+            let (connector, sources, stale) = (Arc::clone(connector), sources.clone(), stale.clone());
+            async move { Session::open(&connector, &sources, &stale).await }.boxed()
         });
         let opened = opening.await;
         self.opening = None;
         self.session = Some(opened?);
+        self.stale.clear();
         self.number = self.number.wrapping_add(1);
         Ok(())
     }

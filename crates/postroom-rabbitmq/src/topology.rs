@@ -1,11 +1,14 @@
 //! Exchanges and queues: their names, declarations and bindings, and the mapping of keys to queues.
 
+use std::collections::BTreeSet;
+
 use futures::future::try_join_all;
 use lapin::options::{QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::{Channel, Queue};
-use postroom::{Error, ErrorKind, Key, Result, Risk};
+use postroom::{Error, ErrorKind, Event, Filter, Join, Key, Result, Risk};
 
+use crate::bury::declare_dead;
 use crate::connect::Connector;
 use crate::error::with_timeout;
 use crate::message::short_string;
@@ -18,11 +21,13 @@ pub(crate) const SLOTS: u16 = 64;
 const DELIVERY_LIMIT: i32 = i32::MAX;
 /// The queue argument of the delivery limit.
 const DELIVERY_LIMIT_ARGUMENT: &str = "x-delivery-limit";
+/// Most segments of an event type that a wildcard in a stale binding may stand for.
+const SEGMENTS_MAX: usize = 6;
 /// Matches every routing key, also those of programs that do not use slots.
 const ALL_ROUTING_KEYS: &str = "#";
 
 /// The routing key of an aggregate.
-pub(crate) fn routing_key(key: &Key) -> String {
+fn slot_key(key: &Key) -> String {
     format!("slot.{}", key.shard(u32::from(SLOTS)))
 }
 
@@ -31,6 +36,8 @@ pub(crate) fn routing_key(key: &Key) -> String {
 pub(crate) struct Names {
     queue: String,
     dead: String,
+    /// Messages are routed by the type of their event. Otherwise by the slot of its key.
+    by_type: bool,
 }
 
 impl Default for Names {
@@ -39,6 +46,7 @@ impl Default for Names {
         Self {
             queue: "{topic}:{group}:{number}".to_owned(),
             dead: "{topic}:{group}:dead".to_owned(),
+            by_type: false,
         }
     }
 }
@@ -59,7 +67,33 @@ impl Names {
         Ok(Self {
             queue: queue.to_owned(),
             dead: dead.to_owned(),
+            by_type: false,
         })
+    }
+
+    /// The same, with messages that are routed by the type of their event.
+    pub(crate) fn by_type(self) -> Self {
+        Self { by_type: true, ..self }
+    }
+
+    pub(crate) fn is_by_type(&self) -> bool {
+        self.by_type
+    }
+
+    /// Stands behind the name of a broker with these names: groups get other queues when it changes.
+    pub(crate) fn label(&self) -> String {
+        match self.by_type {
+            true => format!(" by type {}", self.queue),
+            false => String::new(),
+        }
+    }
+
+    /// The routing key of an event.
+    pub(crate) fn routing_key(&self, event: &Event) -> String {
+        match self.by_type {
+            true => event.event_type.clone(),
+            false => slot_key(&event.key()),
+        }
     }
 
     /// The dead-letter queue of a group on a topic.
@@ -95,6 +129,31 @@ pub(crate) struct Group<'a> {
     pub(crate) names: &'a Names,
 }
 
+/// The result of joining a group.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) stale: Vec<Stale>,
+}
+
+/// A binding that a queue may have and that its group does not want.
+#[derive(Clone, Debug)]
+pub(crate) struct Stale {
+    queue: ShortString,
+    exchange: ShortString,
+    key: ShortString,
+}
+
+impl Stale {
+    /// Removes it if it is there.
+    pub(crate) async fn remove(&self, channel: &Channel) -> Result<()> {
+        let Self { queue, exchange, key } = self;
+        let removing = channel.queue_unbind(queue.clone(), exchange.clone(), key.clone(), FieldTable::default());
+        let doing = || format!("remove the binding {key} of the queue {queue} to the exchange {exchange}");
+        with_timeout(doing, removing).await
+    }
+}
+
 /// A queue that a member consumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
@@ -103,14 +162,14 @@ pub(crate) struct Source {
 }
 
 impl Group<'_> {
-    /// Declares the exchange, the queues and the bindings of their slots.
-    pub(crate) async fn join(&self, connector: &Connector) -> Result<Vec<Source>> {
+    /// Declares the exchange, the queues and their bindings.
+    pub(crate) async fn join(&self, connector: &Connector, join: &Join<'_>) -> Result<Joined> {
         self.check_partitions(connector).await?;
         let mut channel = connector.channel().await?;
         let exchange = short_string(self.topic)?;
         declare_exchange(&channel, &exchange).await?;
-        declare_queue(&channel, &self.dead()?, &[]).await?;
-        let mut sources = Vec::new();
+        declare_dead(&self.dead()?, connector).await?;
+        let mut joined = Joined::default();
         // Queue 0 comes last: if it exists, all others exist.
         for number in (0..self.partitions).rev() {
             let queue = self.queue(number)?;
@@ -118,25 +177,40 @@ impl Group<'_> {
                 channel = connector.channel().await?; // a refusal closes the channel
                 self.declare_without_limit(&channel, &queue).await?;
             }
-            let bind = |slot| bind(&channel, &queue, &exchange, slot);
-            try_join_all(self.binding_keys(number).into_iter().map(bind)).await?;
-            sources.push(Source {
+            let bind = |key| bind(&channel, &queue, &exchange, key);
+            try_join_all(self.binding_keys(number, join.wants).into_iter().map(bind)).await?;
+            for key in self.stale_keys(join) {
+                joined.stale.push(Stale {
+                    queue: queue.clone(),
+                    exchange: exchange.clone(),
+                    key: short_string(key)?,
+                });
+            }
+            joined.sources.push(Source {
                 topic: self.topic.to_owned(),
                 queue,
             });
         }
-        Ok(sources)
+        Ok(joined)
+    }
+
+    /// Routing patterns that may be bound from an earlier time, by which the queue would get events that the group does not want:
+    /// those of every type that is published and not wanted.
+    fn stale_keys(&self, join: &Join<'_>) -> BTreeSet<String> {
+        if !self.names.by_type {
+            return BTreeSet::new();
+        }
+        let types = join.published.patterns().filter(|name| !name.contains('*'));
+        let unwanted = types.filter(|name| !join.wants.matches(name));
+        unwanted.flat_map(binding_keys_of).collect()
     }
 
     /// Declares a queue with a single active consumer and the largest delivery limit. Returns `false` if the queue exists without
     /// this limit.
     async fn declare(&self, channel: &Channel, queue: &ShortString) -> Result<bool> {
-        let limit = (DELIVERY_LIMIT_ARGUMENT, AMQPValue::LongInt(DELIVERY_LIMIT));
-        match declare_queue(channel, queue, &[single_active_consumer(), limit]).await {
+        match declare_queue(channel, queue, &[single_active_consumer(), delivery_limit()]).await {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::Conflict && error.report().contains(DELIVERY_LIMIT_ARGUMENT) => {
-                Ok(false)
-            }
+            Err(error) if is_limit_refused(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -231,17 +305,64 @@ impl Group<'_> {
         short_string(self.names.queue(self.topic, self.name, number))
     }
 
+    /// The queue of its dead letters, with the topic.
+    pub(crate) fn dead_source(&self) -> Result<Source> {
+        Ok(Source {
+            topic: self.topic.to_owned(),
+            queue: self.dead()?,
+        })
+    }
+
     fn dead(&self) -> Result<ShortString> {
         short_string(self.names.dead(self.topic, self.name))
     }
 
-    fn binding_keys(&self, number: u16) -> Vec<String> {
+    fn binding_keys(&self, number: u16, wants: &Filter) -> Vec<String> {
+        if self.names.by_type {
+            return wants.patterns().map(binding_key).collect();
+        }
         if self.partitions == 1 {
             return vec![ALL_ROUTING_KEYS.to_owned()];
         }
         let slots = (0..SLOTS).filter(|slot| slot % self.partitions == number);
         slots.map(|slot| format!("slot.{slot}")).collect()
     }
+}
+
+/// The routing pattern of a pattern over event types.
+fn binding_key(pattern: &str) -> String {
+    let rest = |segment| if segment == "**" { ALL_ROUTING_KEYS } else { segment };
+    pattern.split('.').map(rest).collect::<Vec<_>>().join(".")
+}
+
+/// The routing patterns of all patterns over event types that match this type.
+fn binding_keys_of(event_type: &str) -> Vec<String> {
+    let (mut keys, mut beginnings) = (vec![ALL_ROUTING_KEYS.to_owned()], vec![String::new()]);
+    let segments: Vec<&str> = event_type.split('.').take(SEGMENTS_MAX).collect();
+    for (at, segment) in segments.iter().enumerate() {
+        let dot = if at == 0 { "" } else { "." };
+        let longer = |beginning: &String| [*segment, "*"].map(|next| format!("{beginning}{dot}{next}"));
+        beginnings = beginnings.iter().flat_map(longer).collect();
+        match at + 1 == segments.len() {
+            true => keys.append(&mut beginnings),
+            false => keys.extend(
+                beginnings
+                    .iter()
+                    .map(|beginning| format!("{beginning}.{ALL_ROUTING_KEYS}")),
+            ),
+        }
+    }
+    keys
+}
+
+/// The argument for the delivery limit.
+pub(crate) fn delivery_limit() -> (&'static str, AMQPValue) {
+    (DELIVERY_LIMIT_ARGUMENT, AMQPValue::LongInt(DELIVERY_LIMIT))
+}
+
+/// Whether a queue exists without this limit.
+pub(crate) fn is_limit_refused(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.report().contains(DELIVERY_LIMIT_ARGUMENT)
 }
 
 /// The argument for a single active consumer.
@@ -292,8 +413,6 @@ async fn find_queue(connector: &Connector, queue: &ShortString) -> Result<Option
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -305,7 +424,9 @@ mod tests {
                 partitions,
                 names: &Names::default(),
             };
-            let keys: Vec<String> = (0..partitions).flat_map(|number| group.binding_keys(number)).collect();
+            let keys: Vec<String> = (0..partitions)
+                .flat_map(|number| group.binding_keys(number, &Filter::all()))
+                .collect();
             assert_eq!(keys.len(), usize::from(SLOTS));
             assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), usize::from(SLOTS));
         }
@@ -340,13 +461,40 @@ mod tests {
     }
 
     #[test]
+    fn queues_routed_by_type_are_bound_by_the_patterns_of_their_group() {
+        let names = Names::new("{group}_queue", "{group}_dlq").unwrap().by_type();
+        let group = Group {
+            name: "chat",
+            topic: "t",
+            partitions: 1,
+            names: &names,
+        };
+        let wants = Filter::any_of(["a.*.v1", "b.c.**", "d.e"]);
+        assert_eq!(group.binding_keys(0, &wants), ["a.*.v1", "b.c.#", "d.e"]);
+        let published = Filter::any_of(["a.x.v1", "d.e", "d.f", "g.**"]);
+        let topics = ["t".to_owned()];
+        let join = Join {
+            wants: &wants,
+            published: &published,
+            ..Join::new("chat", &topics, postroom::Start::Head)
+        };
+        let stale: Vec<String> = group.stale_keys(&join).into_iter().collect();
+        assert_eq!(stale, ["#", "*.#", "*.*", "*.f", "d.#", "d.*", "d.f"]);
+        assert!(
+            group
+                .stale_keys(&Join::new("chat", &topics, postroom::Start::Head))
+                .is_empty()
+        );
+    }
+
+    #[test]
     fn a_key_keeps_its_slot() {
         let key = |id: &str| Key {
             aggregate_type: "order".to_owned(),
             aggregate_id: id.to_owned(),
         };
-        assert_eq!(routing_key(&key("1")), routing_key(&key("1")));
-        let slots: BTreeSet<String> = (0..1000).map(|n| routing_key(&key(&n.to_string()))).collect();
+        assert_eq!(slot_key(&key("1")), slot_key(&key("1")));
+        let slots: BTreeSet<String> = (0..1000).map(|n| slot_key(&key(&n.to_string()))).collect();
         assert_eq!(slots.len(), usize::from(SLOTS), "keys spread over all slots");
     }
 }

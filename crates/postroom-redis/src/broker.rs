@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use postroom::{Broker, Destination, Letter, Mode, Result, Risk, Start, Subscription, Topic};
+use postroom::{Broker, Destination, Join, Letter, Mode, Result, Risk, Subscription, Topic};
 use redis::Client;
 use tokio_util::task::TaskTracker;
 
+use crate::buried::Copies;
 use crate::connection::Connection;
 use crate::fields;
 use crate::member::Member;
@@ -129,7 +130,10 @@ impl Broker for Redis {
         })
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        let Join {
+            group, topics, start, ..
+        } = join;
         Ok(Box::new(Member::join(&self.0, group, topics, start).await?))
     }
 
@@ -138,6 +142,13 @@ impl Broker for Redis {
         let mut call = Call::on(&script::BURY, &[self.0.names.dead(&letter.origin.topic)]);
         fields::of_letter(letter).write(&mut call.command);
         self.0.connection.call("copy a dead letter to Redis", call).await
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        for topic in topics {
+            names::check(topic)?;
+        }
+        Ok(Box::new(Copies::new(&self.0, group, topics)))
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use postroom::envelope::{self, CLOUDEVENTS_JSON, JSON};
-use postroom::{Entry, Envelope, Letter, Mode};
+use postroom::{Envelope, Letter, Mode, Written};
 use redis::Cmd;
+
+use crate::publish_plan::PlannedEntry;
 
 /// Field prefix of attributes.
 const ATTRIBUTE_PREFIX: &str = "ce_";
@@ -13,8 +15,6 @@ const ATTRIBUTE_PREFIX: &str = "ce_";
 const DATA_CONTENT_TYPE: &str = "datacontenttype";
 const CONTENT_TYPE: &str = "content-type";
 const DATA: &str = "data";
-/// Prefix of the fields that a dead letter has in addition.
-const LETTER_PREFIX: &str = "postroom-";
 /// A script can pass only a limited number of fields. An event with more attributes is written in structured mode.
 const ATTRIBUTES_MAX: usize = 1_000;
 
@@ -23,9 +23,10 @@ const ATTRIBUTES_MAX: usize = 1_000;
 pub(crate) struct Fields<'a> {
     /// Names are without prefix.
     attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    content_type: &'a str,
+    /// None if there is no message.
+    content_type: Option<&'a str>,
     data: Cow<'a, [u8]>,
-    /// Additional fields of a dead letter.
+    /// Additional fields.
     extra: Vec<(&'a str, Cow<'a, [u8]>)>,
 }
 
@@ -39,15 +40,25 @@ impl<'a> Fields<'a> {
         let others = others.map(|(name, value)| (name.into(), value));
         Self {
             attributes: others.take(ATTRIBUTES_MAX).collect(),
-            content_type,
+            content_type: Some(content_type),
             data: data.into(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// No message.
+    fn none() -> Self {
+        Self {
+            attributes: Vec::new(),
+            content_type: None,
+            data: Cow::default(),
             extra: Vec::new(),
         }
     }
 
     /// Number of fields.
     pub(crate) fn len(&self) -> usize {
-        self.attributes.len() + 2 + self.extra.len()
+        self.attributes.len() + if self.content_type.is_some() { 2 } else { 0 } + self.extra.len()
     }
 
     /// Approximate size in bytes.
@@ -64,17 +75,25 @@ impl<'a> Fields<'a> {
             field.push_str(name);
             command.arg(&field).arg(value.as_ref());
         }
-        command.arg(CONTENT_TYPE).arg(self.content_type);
-        command.arg(DATA).arg(self.data.as_ref());
+        if let Some(content_type) = self.content_type {
+            command.arg(CONTENT_TYPE).arg(content_type);
+            command.arg(DATA).arg(self.data.as_ref());
+        }
         for (name, value) in &self.extra {
             command.arg(*name).arg(value.as_ref());
         }
     }
 }
 
-/// The fields of an outbox entry.
-pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
-    if mode == Mode::Binary {
+/// The fields of an outbox entry. None if its writer has failed.
+pub(crate) fn of_entry<'a>(planned: &'a PlannedEntry<'_>, mode: &Mode) -> Fields<'a> {
+    let entry = planned.entry;
+    match &planned.written {
+        Some(Ok(written)) => return of_written(written),
+        Some(Err(_)) => return Fields::none(),
+        None => {}
+    }
+    if *mode == Mode::Binary {
         let attributes: Vec<_> = envelope::attributes(entry).collect();
         if attributes.len() <= ATTRIBUTES_MAX {
             return Fields::new(attributes.into_iter(), JSON, entry.event.payload.get().as_bytes());
@@ -87,22 +106,27 @@ pub(crate) fn of_entry(entry: &Entry, mode: Mode) -> Fields<'_> {
     )
 }
 
+/// The fields of a message in a form of its own.
+fn of_written(written: &Written) -> Fields<'_> {
+    let fields = Fields::new(std::iter::empty(), &written.content_type, written.body.as_slice());
+    let own = written.headers.iter();
+    Fields {
+        extra: own
+            .map(|(name, value)| (name.as_str(), value.as_bytes().into()))
+            .collect(),
+        ..fields
+    }
+}
+
 /// The fields of a dead letter.
 pub(crate) fn of_letter(letter: &Letter) -> Fields<'_> {
     let content_type = letter.content_type.as_deref().unwrap_or_default();
     // A letter that was added to the stream again still has the fields of its first copy.
-    let own = letter
-        .fields
-        .iter()
-        .filter(|(name, _)| !name.starts_with(LETTER_PREFIX));
+    let marks = letter.marks();
+    let is_mark = |name: &str| marks.iter().any(|(mark, _)| *mark == name);
+    let own = letter.fields.iter().filter(|(name, _)| !is_mark(name));
     let mut extra: Vec<(&str, Cow<'_, [u8]>)> = own.map(|(name, value)| (name, value.into())).collect();
-    extra.extend([
-        ("postroom-origin-topic", letter.origin.topic.as_bytes().into()),
-        ("postroom-origin-place", letter.origin.place.as_bytes().into()),
-        ("postroom-group", letter.group.as_bytes().into()),
-        ("postroom-error", letter.error.as_bytes().into()),
-        ("postroom-attempts", letter.attempts.to_string().into_bytes().into()),
-    ]);
+    extra.extend(marks.map(|(name, value)| (name, value.into_bytes().into())));
     let attributes = letter.attributes.iter();
     let attributes = attributes.map(|(name, value)| (name.as_str(), value.into()));
     let fields = Fields::new(attributes, content_type, letter.body.as_slice());

@@ -2,6 +2,7 @@
 
 mod assignment;
 mod broker;
+mod buried;
 mod connection;
 mod fetch;
 mod fields;

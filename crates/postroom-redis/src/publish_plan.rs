@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use postroom::{Batch, Entry, Lane, Receipt, Topic};
+use postroom::{Batch, Entry, Lane, Mode, Receipt, Topic, Written};
 
 /// Maximum number of entries in one script call, during which the server does nothing else.
 const SCRIPTED_MAX: usize = 500;
@@ -35,6 +35,8 @@ pub(crate) struct PlannedEntry<'a> {
     pub(crate) lane: usize,
     is_deep: bool,
     topic: String,
+    /// The message, if it has a form of its own; or why its writer has failed.
+    pub(crate) written: Option<Result<Written, String>>,
     receipt: Option<Receipt>,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct TopicBatch {
 }
 
 impl<'a> PublishPlan<'a> {
-    pub(crate) fn of(batch: &Batch<'a>, topic: &Topic) -> Self {
+    pub(crate) fn of(batch: &Batch<'a>, topic: &Topic, mode: &Mode) -> Self {
         let mut lanes: HashMap<Lane, usize> = HashMap::new();
         let mut depths: Vec<usize> = Vec::new();
         let mut planned = |entry: &&'a Entry| {
@@ -63,6 +65,10 @@ impl<'a> PublishPlan<'a> {
                 lane,
                 is_deep: false,
                 topic: topic.of(&entry.event.event_type),
+                written: match mode {
+                    Mode::Own(writer) => Some(writer.write(entry).map_err(|error| error.report())),
+                    Mode::Binary | Mode::Structured => None,
+                },
                 receipt: None,
             }
         };
@@ -175,6 +181,14 @@ impl<'a> PublishPlan<'a> {
     }
 }
 
+impl PlannedEntry<'_> {
+    /// The receipt of an entry that has no message, because its writer has failed. Its request has no fields, and the server refuses it.
+    pub(crate) fn rejection(&self) -> Option<Receipt> {
+        let says = self.written.as_ref()?.as_ref().err()?;
+        Some(Receipt::Rejected(says.clone()))
+    }
+}
+
 impl TopicBatch {
     fn to(planned: &PlannedEntry<'_>) -> Self {
         Self {
@@ -212,7 +226,7 @@ mod tests {
             entries: &entries.iter().collect::<Vec<_>>(),
             ordering: Ordering::Key,
         };
-        let mut plan = PublishPlan::of(&batch, &"t".parse().unwrap());
+        let mut plan = PublishPlan::of(&batch, &"t".parse().unwrap(), &Mode::Binary);
         let mut sent = Vec::new();
         loop {
             let batches = plan.next_round();

@@ -43,7 +43,7 @@ pub(crate) struct TopicState {
 #[async_trait]
 impl Destination for Publisher {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
-        let mut plan = PublishPlan::of(batch, &self.topic);
+        let mut plan = PublishPlan::of(batch, &self.topic, &self.mode);
         loop {
             let batches = plan.next_round();
             if batches.is_empty() {
@@ -93,7 +93,7 @@ impl Publisher {
         let mut commands = Vec::with_capacity(planned_entries.len() + 1);
         for planned in planned_entries {
             let stream = streams.get(usize::from(partition(planned, partitions)));
-            let fields = fields::of_entry(planned.entry, self.mode);
+            let fields = fields::of_entry(planned, &self.mode);
             let bytes = fields.bytes() + stream.map_or(0, String::len);
             let mut xadd = Cmd::with_capacity(fields.len() * 2 + 4, bytes + 32);
             xadd.arg("XADD").arg(stream).arg("NOMKSTREAM").arg("*");
@@ -110,7 +110,9 @@ impl Publisher {
         let found = answers
             .pop()
             .and_then(|answer| u16::from_redis_value(answer.ok()?).ok());
-        let receipts: Vec<Option<Receipt>> = answers.into_iter().map(receipt_of).collect();
+        let answered = planned_entries.iter().zip(answers);
+        let receipt = |(planned, answer): (&&PlannedEntry<'_>, _)| planned.rejection().or_else(|| receipt_of(answer));
+        let receipts: Vec<Option<Receipt>> = answered.map(receipt).collect();
         let is_verified = found == Some(partitions) && receipts.iter().all(Option::is_some);
         self.update(&topic_batch.topic, |known| known.is_verified = is_verified);
         self.trim(&topic_batch.topic, receipts.len()).await;
@@ -161,7 +163,7 @@ impl Publisher {
         keys.extend(names.streams(&topic_batch.topic, partitions));
         let mut call = Call::on(&script::PUBLISH, &keys).arg(partitions);
         for planned in planned_entries {
-            let fields = fields::of_entry(planned.entry, self.mode);
+            let fields = fields::of_entry(planned, &self.mode);
             call = call
                 .arg(partition(planned, partitions))
                 .arg(planned.lane)
@@ -187,6 +189,7 @@ impl Publisher {
         let read = |(planned, answer): (&&PlannedEntry<'_>, Value)| match answer {
             Value::Int(1) => Receipt::Delivered,
             Value::Int(_) => Receipt::Held,
+            _ if planned.rejection().is_some() => planned.rejection().unwrap_or(Receipt::Held),
             other => {
                 let stream = self
                     .shared

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Broker, Destination, Entry, Event, Letter, Mark, Message, Mode, Ordering, Origin, Receipt, Start,
+    Batch, Broker, Destination, Entry, Event, Join, Letter, Mark, Message, Mode, Ordering, Origin, Receipt, Start,
     Subscription, Topic,
 };
 use tokio::time::timeout;
@@ -155,7 +155,7 @@ async fn join(site: &impl Site, group: &str, topic: &str, start: Start) -> Box<d
     let topics = [topic.to_owned()];
     let joining = async {
         loop {
-            match site.broker().subscribe(group, &topics, start).await {
+            match site.broker().subscribe(Join::new(group, &topics, start)).await {
                 Ok(subscription) => return subscription,
                 Err(error) => {
                     tracing::debug!(error = error.report(), "joining again");
@@ -234,7 +234,7 @@ pub async fn what_is_published_is_received_whole_in_both_modes(mut site: impl Si
         sent.event.payload = serde_json::value::RawValue::from_string(payload.to_owned()).expect("JSON");
         sent.event.source = "suite".to_owned();
         sent.event = sent.event.header("tenant", "acme é").header("X-Odd", "1");
-        publish(&publisher(&site, &topic, mode), &[sent.clone()]).await;
+        publish(&publisher(&site, &topic, mode.clone()), &[sent.clone()]).await;
         let messages = next(&mut subscription, 10).await;
         let event = messages[0].event().expect("an event");
         let shown = |event: &Event| serde_json::to_string_pretty(event).expect("JSON");
@@ -455,6 +455,7 @@ pub async fn a_dead_letter_says_where_from_and_why(mut site: impl Site) {
     let envelope = postroom::Envelope::of(&entry(1, "a"));
     let letter = Letter {
         group: "the-group".to_owned(),
+        event_id: Uuid::now_v7(),
         origin: Origin {
             topic: topic.clone(),
             place: "the place".to_owned(),

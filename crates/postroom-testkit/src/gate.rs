@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, BoxError, BoxHandler, Broker, Destination, Event, Handler, Letter, Mark, Message, Mode, Receipt, Result,
-    Start, Subscription, Topic, Tx,
+    Batch, BoxError, BoxHandler, Broker, Destination, Event, Handler, Join, Letter, Mark, Message, Mode, Receipt,
+    Result, Subscription, Topic, Tx,
 };
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -141,15 +141,19 @@ impl Broker for Gated {
         })
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
         Ok(Box::new(Member {
-            inner: self.broker.subscribe(group, topics, start).await?,
+            inner: self.broker.subscribe(join).await?,
             gated: self.clone(),
         }))
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
         self.broker.bury(letter).await
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        self.broker.buried(group, topics).await
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

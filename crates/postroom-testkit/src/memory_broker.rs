@@ -1,14 +1,14 @@
 //! A broker in memory: the plainest one that fulfils the port's contract. One partition per topic; of a group's members one
 //! at a time is handed messages, so that keys stay in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::envelope::{CLOUDEVENTS_JSON, JSON};
 use postroom::{
-    Batch, Broker, Destination, Entry, Envelope, Error, ErrorKind, Fields, Letter, Mark, Message, Mode, Origin,
+    Batch, Broker, Destination, Entry, Envelope, Error, ErrorKind, Fields, Join, Letter, Mark, Message, Mode, Origin,
     Receipt, Result, Start, Subscription, Topic,
 };
 use tokio::sync::Notify;
@@ -44,6 +44,8 @@ pub enum Flaw {
     Forgetful,
     /// It takes no copies of dead letters; the platform must tolerate this.
     Unburied,
+    /// It removes every copy of a dead letter instead of those that are acknowledged.
+    Sweeping,
     /// It lets a group join only after a delay; the platform must tolerate this too.
     Slow,
     /// It reports that members share a group, and feeds only one of them.
@@ -102,21 +104,10 @@ impl MemoryBroker {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn publish(&self, entry: &Entry, topic: &str, mode: Mode) -> Receipt {
-        let envelope = Envelope::of(entry);
-        let stored = match mode {
-            Mode::Structured => Stored {
-                content_type: CLOUDEVENTS_JSON.to_owned(),
-                body: envelope.to_structured(),
-                attributes: BTreeMap::new(),
-                fields: Fields::default(),
-            },
-            Mode::Binary => Stored {
-                content_type: JSON.to_owned(),
-                body: envelope.data.get().as_bytes().to_vec(),
-                attributes: envelope.attributes,
-                fields: Fields::default(),
-            },
+    fn publish(&self, entry: &Entry, topic: &str, mode: &Mode) -> Receipt {
+        let stored = match Stored::of(entry, mode) {
+            Ok(stored) => stored,
+            Err(error) => return Receipt::Rejected(error.report()),
         };
         if topic.ends_with(REFUSED) {
             return Receipt::Refused(format!("the topic {topic} takes nothing"));
@@ -145,7 +136,10 @@ impl Broker for MemoryBroker {
         }
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        let Join {
+            group, topics, start, ..
+        } = join;
         if self.0.flaw == Flaw::Slow {
             tokio::time::sleep(SLOW).await;
         }
@@ -176,6 +170,22 @@ impl Broker for MemoryBroker {
         state.check()?;
         state.letters.push(letter.clone());
         Ok(())
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        let state = self.state();
+        state.check()?;
+        if self.0.flaw == Flaw::Unburied {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "there are no copies of dead letters",
+            ));
+        }
+        let is_theirs = |letter: &&Letter| letter.group == group && topics.contains(&letter.origin.topic);
+        Ok(Box::new(Copies {
+            broker: self.clone(),
+            rest: state.letters.iter().filter(is_theirs).cloned().collect(),
+        }))
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {
@@ -215,7 +225,7 @@ impl Destination for Publisher {
         let publish = async |at: usize| {
             batch.entries.get(at).map_or(Receipt::Held, |entry| {
                 let topic = self.topic.of(&entry.event.event_type);
-                self.broker.publish(entry, &topic, self.mode)
+                self.broker.publish(entry, &topic, &self.mode)
             })
         };
         batch.in_lanes(8, publish).await
@@ -231,7 +241,7 @@ impl Destination for Heedless {
     async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
         let publish = |entry: &&Entry| {
             let topic = self.0.topic.of(&entry.event.event_type);
-            self.0.broker.publish(entry, &topic, self.0.mode)
+            self.0.broker.publish(entry, &topic, &self.0.mode)
         };
         batch.entries.iter().map(publish).collect()
     }
@@ -290,7 +300,98 @@ impl Member {
     }
 }
 
+/// The copies of a group's dead letters, as they were when it began to read them.
+#[derive(Debug)]
+struct Copies {
+    broker: MemoryBroker,
+    rest: VecDeque<Letter>,
+}
+
+#[async_trait]
+impl Subscription for Copies {
+    async fn next(&mut self, max: usize) -> Result<Vec<Message>> {
+        let count = max.min(self.rest.len());
+        Ok(self.rest.drain(..count).map(copy).collect())
+    }
+
+    async fn ack(&mut self, done: &[Mark]) -> Result<()> {
+        let mut state = self.broker.state();
+        state.check()?;
+        if self.broker.0.flaw == Flaw::Sweeping {
+            state.letters.clear();
+        }
+        for mark in done {
+            let oldest = state.letters.iter().position(|letter| mark_of(letter) == *mark);
+            oldest.map(|at| state.letters.remove(at));
+        }
+        Ok(())
+    }
+
+    async fn nack(&mut self, _back: &[Mark]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The mark of a copy. Several copies of one letter have the same; the oldest goes first.
+fn mark_of(letter: &Letter) -> Mark {
+    Mark::Id {
+        topic: letter.group.clone(),
+        id: letter.event_id.to_string(),
+    }
+}
+
+fn copy(letter: Letter) -> Message {
+    let mut fields = letter.fields.clone();
+    letter
+        .marks()
+        .into_iter()
+        .for_each(|(name, value)| fields.insert(name, value));
+    Message {
+        mark: mark_of(&letter),
+        origin: letter.origin,
+        content_type: letter.content_type,
+        attributes: letter.attributes,
+        fields,
+        body: letter.body,
+        given_up: None,
+    }
+}
+
 impl Stored {
+    fn of(entry: &Entry, mode: &Mode) -> Result<Self> {
+        let empty = Self {
+            content_type: String::new(),
+            attributes: BTreeMap::new(),
+            fields: Fields::default(),
+            body: Vec::new(),
+        };
+        Ok(match mode {
+            Mode::Structured => Self {
+                content_type: CLOUDEVENTS_JSON.to_owned(),
+                body: Envelope::of(entry).to_structured(),
+                ..empty
+            },
+            Mode::Binary => {
+                let Envelope { attributes, data } = Envelope::of(entry);
+                Self {
+                    content_type: JSON.to_owned(),
+                    body: data.get().as_bytes().to_vec(),
+                    attributes,
+                    ..empty
+                }
+            }
+            Mode::Own(writer) => {
+                let written = writer.write(entry)?;
+                Self {
+                    content_type: written.content_type,
+                    body: written.body,
+                    fields: written.headers.into_iter().collect(),
+                    ..empty
+                }
+            }
+        })
+    }
+
     fn message(&self, topic: &str, at: usize) -> Message {
         Message {
             mark: Mark::Offset {

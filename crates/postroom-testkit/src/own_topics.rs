@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use postroom::{Broker, Message, Namespaced, Result, Start};
+use postroom::{Broker, Join, Message, Namespaced, Result, Start};
 use postroom_kafka::{Kafka, Options, TopicSpec};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -45,6 +45,14 @@ impl OwnTopics {
         Self { prefix, kafka }
     }
 
+    /// The topics with this prefix on a Kafka, made by somebody else.
+    pub fn with_prefix(url: &str, prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            kafka: must(Kafka::new(&Options::new(url)), "use Kafka"),
+        }
+    }
+
     /// The Kafka, with nothing on it but these topics.
     pub fn broker(&self) -> Arc<dyn Broker> {
         let own = Namespaced::new(Arc::new(self.kafka.clone()), &self.prefix);
@@ -54,7 +62,10 @@ impl OwnTopics {
     /// So many messages of a topic, as somebody gets them who was not there before.
     pub async fn read(&self, topic: &str, count: usize) -> Vec<Message> {
         let (group, topics) = (format!("reader-{}", Uuid::now_v7()), [topic.to_owned()]);
-        let joined = self.broker().subscribe(&group, &topics, Start::Beginning).await;
+        let joined = self
+            .broker()
+            .subscribe(Join::new(&group, &topics, Start::Beginning))
+            .await;
         let (mut reader, mut messages) = (must(joined, "join a group"), Vec::new());
         while messages.len() < count {
             let next = timeout(PATIENCE, reader.next(100)).await;

@@ -6,9 +6,10 @@ pub(crate) mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use crate::broker::fields::Fields;
 use crate::destination::Destination;
@@ -17,6 +18,7 @@ use crate::event::Event;
 use crate::event::envelope::{Envelope, Mode};
 use crate::event::topic::Topic;
 use crate::policy::Start;
+use crate::policy::filter::Filter;
 
 /// The type under which a message is kept that is no event.
 pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
@@ -29,6 +31,9 @@ pub(crate) const UNREADABLE: &str = "postroom.unreadable.v1";
 /// 2. A subscription hands out each message to one member of its group at a time. When a member leaves or
 ///    dies, its unacknowledged messages are delivered again, in order per key; acknowledged messages are not.
 /// 3. Connections are made again by themselves; a call ends in time with an error while the broker is away.
+/// 4. A copy of a dead letter that was buried stays until it is acknowledged as one of [`Broker::buried`], or until other tools remove
+///    it. Copies that are handed out and not acknowledged stay, with their content. A broker that cannot remove single
+///    messages answers `Unsupported`.
 #[async_trait]
 pub trait Broker: fmt::Debug + Send + Sync {
     /// Which broker this is, and where: the same after a restart, another for another server. Without passwords. When it
@@ -41,11 +46,15 @@ pub trait Broker: fmt::Debug + Send + Sync {
     fn publisher(&self, topic: Topic, mode: Mode) -> Arc<dyn Destination>;
 
     /// Joins a group. A group that is new begins where `start` says; one that is known goes on where it was.
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>>;
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>>;
 
     /// Keeps a copy where the broker's own tools look for dead letters (`{topic}.DLT` and the like), with where it came from
     /// and why. The dead letter that operators act on is the one in the store.
     async fn bury(&self, letter: &Letter) -> Result<()>;
+
+    /// The copies of a group's dead letters of these topics, oldest first. `next` answers with none at the end; `ack` removes
+    /// copies; those that were not acknowledged are back when the subscription is dropped.
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>>;
 
     /// About how many messages wait for a group that has joined. Some brokers also count unacknowledged messages and internal
     /// markers. For metrics; do not call it often.
@@ -56,6 +65,36 @@ pub trait Broker: fmt::Debug + Send + Sync {
     async fn risks(&self, group: &str, topics: &[String]) -> Result<Vec<Risk>> {
         self.waiting(group, topics).await?;
         Ok(Vec::new())
+    }
+}
+
+/// How a group joins.
+#[derive(Clone, Copy, Debug)]
+pub struct Join<'a> {
+    /// Its name.
+    pub group: &'a str,
+    /// The topics that it reads.
+    pub topics: &'a [String],
+    /// The event types that it wants. A broker that stores each message for each group may leave out others.
+    pub wants: &'a Filter,
+    /// The event types that are published to the topics, as far as the process knows them.
+    pub published: &'a Filter,
+    /// Where it begins if it is new.
+    pub start: Start,
+}
+
+static EVERYTHING: LazyLock<Filter> = LazyLock::new(Filter::all);
+
+impl<'a> Join<'a> {
+    /// A group that wants everything in these topics.
+    pub fn new(group: &'a str, topics: &'a [String], start: Start) -> Self {
+        Self {
+            group,
+            topics,
+            wants: &EVERYTHING,
+            published: &EVERYTHING,
+            start,
+        }
     }
 }
 
@@ -180,6 +219,8 @@ impl std::str::FromStr for Origin {
 pub struct Letter {
     /// Which group gave it up.
     pub group: String,
+    /// The id of its event in the store. Brokers keep it with the copy, in the field [`Letter::EVENT_ID`].
+    pub event_id: Uuid,
     /// Where it came from.
     pub origin: Origin,
     /// The media type of the body.
@@ -194,4 +235,21 @@ pub struct Letter {
     pub error: String,
     /// How often it was tried.
     pub attempts: u32,
+}
+
+impl Letter {
+    /// The field, or header, of a copy that has the id of its event.
+    pub const EVENT_ID: &str = "postroom-event-id";
+
+    /// Where it came from and why, by the names of the fields or headers that a copy has in addition to those of its message.
+    pub fn marks(&self) -> [(&'static str, String); 6] {
+        [
+            ("postroom-origin-topic", self.origin.topic.clone()),
+            ("postroom-origin-place", self.origin.place.clone()),
+            ("postroom-group", self.group.clone()),
+            ("postroom-error", self.error.clone()),
+            ("postroom-attempts", self.attempts.to_string()),
+            (Self::EVENT_ID, self.event_id.to_string()),
+        ]
+    }
 }

@@ -11,6 +11,7 @@ pub(crate) mod screen;
 pub(crate) mod topic;
 pub(crate) mod trace;
 pub(crate) mod upcast;
+pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;

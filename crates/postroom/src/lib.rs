@@ -19,7 +19,7 @@ mod subscriber;
 pub use broker::fields::Fields;
 pub use broker::namespaced::Namespaced;
 pub use broker::tls::{Identity, Tls};
-pub use broker::{Broker, Letter, Mark, Message, Origin, Risk, Subscription};
+pub use broker::{Broker, Join, Letter, Mark, Message, Origin, Risk, Subscription};
 pub use destination::leased::{is_leased, while_leased};
 pub use destination::local::{LogDestination, NullDestination};
 pub use destination::{Batch, Destination, Receipt};
@@ -35,6 +35,7 @@ pub use event::screen::Screen;
 pub use event::topic::Topic;
 pub use event::trace::adopt_trace;
 pub use event::upcast::Upcaster;
+pub use event::writer::{Writer, Written};
 pub use event::{
     CAUSATION_ID, DomainEvent, Event, HEADERS_BYTES_MAX, HOPS, Headers, KEY_BYTES_MAX, Key, PAYLOAD_BYTES_MAX,
     TYPE_BYTES_MAX, parse_payload,
@@ -63,6 +64,7 @@ pub use store::setting::{SettingCheck, Wanted};
 pub use store::tx::{Transaction, Tx};
 pub use store::{db_clock, migration, table};
 pub use subscriber::external::{BoxTask, Database, ExternalTask};
+pub use subscriber::form::Form;
 pub use subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler};
 pub use subscriber::reader::Reader;
 pub use subscriber::{Handling, Idempotency, Subscriber};

@@ -5,6 +5,7 @@
 
 pub(crate) mod effects;
 pub(crate) mod external;
+pub(crate) mod form;
 pub(crate) mod handler;
 pub(crate) mod reader;
 
@@ -27,6 +28,7 @@ use crate::event::envelope::Envelope;
 use crate::event::screen::Screen;
 use crate::event::trace::{self, Step};
 use crate::event::upcast::{Upcaster, upcast};
+use crate::event::writer::Writer;
 use crate::event::{DomainEvent, Event};
 use crate::policy::filter::Filter;
 use crate::policy::ordering::Ordering;
@@ -38,6 +40,7 @@ use crate::store::table::{self, Limits};
 use crate::store::tx::Tx;
 use crate::subscriber::effects::{Handled, OpenEffects};
 use crate::subscriber::external::{BoxTask, Database, ExternalTask};
+use crate::subscriber::form::Form;
 use crate::subscriber::handler::{AsyncFunction, BatchHandler, BoxBatchHandler, BoxHandler, Handler, Typed};
 use crate::subscriber::reader::Reader;
 
@@ -113,6 +116,8 @@ pub struct Subscriber {
     pub is_straight: bool,
     /// Reads messages of a broker that are no CloudEvents. Without it, such a message is a dead letter.
     pub reader: Option<Reader>,
+    /// Writes the broker's copies of its dead letters. Without it, a copy is a CloudEvent, unless its message was another one.
+    pub writer: Option<Writer>,
     /// Cleans what comes from a broker, before anything is stored or copied.
     pub screen: Option<Arc<dyn Screen>>,
     /// The handler of its events.
@@ -177,6 +182,7 @@ impl Subscriber {
             linger: Duration::ZERO,
             is_straight: false,
             reader: None,
+            writer: None,
             screen: None,
             handling,
         }
@@ -295,6 +301,15 @@ impl Subscriber {
     {
         self.reader = Some(Reader::new(read));
         self.joins_at = Start::Beginning;
+        self
+    }
+
+    /// Reads messages of a broker in this form, and writes the broker's copies of its dead letters in it. CloudEvents are read as
+    /// such. Unlike [`Subscriber::reads`], this leaves `joins_at` as it is.
+    #[must_use]
+    pub fn form(mut self, form: &Form) -> Self {
+        self.reader = Some(form.reader.clone());
+        self.writer = Some(form.writer.clone());
         self
     }
 

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use postroom::{Broker, Destination, Mode, Namespaced, Topic};
 use postroom_bench::TrialBroker;
 use postroom_kafka::Kafka;
+use postroom_rabbitmq::RabbitMq;
 use postroom_shared::SharedState;
 
 use crate::config;
@@ -161,6 +162,8 @@ pub(crate) struct Brokers {
     open: HashMap<BrokerKind, Arc<dyn Broker>>,
     /// Kafka with its prefix, if routes publish there in transactions.
     transactional: Option<(Kafka, String)>,
+    /// RabbitMQ without its prefix, for modules whose queues have names of their own.
+    rabbitmq: Option<RabbitMq>,
     /// What all processes with this Redis share.
     pub(crate) shared: Option<SharedState>,
 }
@@ -177,6 +180,7 @@ impl Brokers {
             brokers.add(BrokerKind::Kafka, Arc::new(open), &kafka.prefix)?;
         }
         if let Some(open) = rabbitmq.open().context("use rabbitmq")? {
+            brokers.rabbitmq = Some(open.clone());
             brokers.add(BrokerKind::RabbitMq, Arc::new(open), &rabbitmq.prefix)?;
         }
         if let Some(open) = redis.open().context("use redis")? {
@@ -189,21 +193,30 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// The Redis of a module whose queue has names of its own.
-    pub(crate) fn of_queue(config: &config::Config, module: &str) -> Result<Option<Arc<dyn Broker>>> {
-        let (Some(queue), Some(BrokerKind::Redis)) = (config.modules.queue(module), config.modules.broker(module))
-        else {
+    /// The broker of a module whose queue has names of its own.
+    pub(crate) fn of_queue(&self, config: &config::Config, module: &str) -> Result<Option<Arc<dyn Broker>>> {
+        let (Some(queue), Some(kind)) = (config.modules.queue(module), config.modules.broker(module)) else {
             return Ok(None);
         };
-        let redis = &config.brokers.redis;
-        let options = config::of_queue(&redis.options, queue);
-        let open = redis.open_with(&options).context("use redis")?;
-        let named = open.map(|open| Namespaced::new(Arc::new(open), &redis.prefix));
-        Ok(named.transpose()?.map(|named| Arc::new(named) as _))
+        match (kind, &queue.names, &self.rabbitmq) {
+            (BrokerKind::Redis, _, _) => {
+                let redis = &config.brokers.redis;
+                let open = redis
+                    .open_with(&config::of_queue(&redis.options, queue))
+                    .context("use redis")?;
+                open.map(|open| namespaced(Arc::new(open), &redis.prefix)).transpose()
+            }
+            (BrokerKind::RabbitMq, Some(names), Some(rabbitmq)) => {
+                let own = rabbitmq.clone().partitions(1)?.by_type(&names.queue, &names.dead);
+                let own = own.with_context(|| format!("name the queues of the module {module}"))?;
+                namespaced(Arc::new(own), &config.brokers.rabbitmq.prefix).map(Some)
+            }
+            (BrokerKind::RabbitMq | BrokerKind::Kafka, _, _) => Ok(None),
+        }
     }
 
     fn add(&mut self, kind: BrokerKind, broker: Arc<dyn Broker>, prefix: &str) -> Result<()> {
-        self.open.insert(kind, Arc::new(Namespaced::new(broker, prefix)?));
+        self.open.insert(kind, namespaced(broker, prefix)?);
         Ok(())
     }
 
@@ -230,6 +243,10 @@ impl Brokers {
             _ => Ok(self.get(kind)?.publisher(topic, mode)),
         }
     }
+}
+
+fn namespaced(broker: Arc<dyn Broker>, prefix: &str) -> Result<Arc<dyn Broker>> {
+    Ok(Arc::new(Namespaced::new(broker, prefix)?))
 }
 
 #[cfg(test)]

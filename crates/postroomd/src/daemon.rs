@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use postroom::operate::token::{self, Role};
-use postroom::{CancellationToken, Inspect, Mode};
+use postroom::{CancellationToken, Inspect};
 use postroom_host::{Access, Feed, Module, Platform, Process};
 use tokio::net::TcpListener;
 
@@ -39,8 +39,8 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
     }
     for module in &modules {
         if let Some(kind) = config.modules.broker(module.name) {
-            let feed = match Brokers::of_queue(config, module.name)? {
-                Some(queue) => Feed::new(module::queue_feed(kind, module.name), queue),
+            let feed = match brokers.of_queue(config, module.name)? {
+                Some(queue) => Feed::new(module::queue_feed(kind, module.name), queue).exclusive(),
                 None => feed(kind, &brokers)?,
             };
             platform = platform.feed(module.name, feed);
@@ -56,7 +56,7 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
 fn feed(kind: BrokerKind, brokers: &Arc<Brokers>) -> Result<Feed> {
     let broker = Arc::clone(brokers.get(kind)?);
     let brokers = Arc::clone(brokers);
-    let publisher = move |route: &str, topic| brokers.publisher(kind, route, topic, Mode::default());
+    let publisher = move |route: &str, topic, mode| brokers.publisher(kind, route, topic, mode);
     Ok(Feed::new(kind.name(), broker).publisher(publisher))
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ledger::Movement;
-use postroom::{Broker, Mark, Start};
+use postroom::{Broker, Join, Mark, Start};
 use uuid::Uuid;
 
 use crate::books;
@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_secs(5);
 pub(crate) async fn published(broker: &dyn Broker, events: usize) -> Vec<Movement> {
     let group = format!("reader-{}", Uuid::now_v7());
     let mut reader = broker
-        .subscribe(&group, &["ledger-events".to_owned()], Start::Beginning)
+        .subscribe(Join::new(&group, &["ledger-events".to_owned()], Start::Beginning))
         .await
         .unwrap();
     let (mut movements, mut partitions) = (Vec::new(), HashMap::new());

@@ -52,6 +52,7 @@ impl MessageQueueSettings {
             poll_timeout: self
                 .poll_timeout_millis
                 .map(|PollTimeout(millis)| Duration::from_millis(millis.get().into())),
+            names: None,
         }
     }
 }
@@ -120,6 +121,7 @@ mod tests {
             provider: Some("redis"),
             topic_prefix: Some("tasteam:".to_owned()),
             poll_timeout: Some(Duration::from_secs(1)),
+            names: None,
         };
         assert_eq!(settings.queue(), wanted);
         assert_eq!(settings.default_consumer_group.name(), "tasteam-api");

@@ -99,6 +99,21 @@ pub(super) fn readers(modules: &[Module], feeds: &[(String, Feed)]) -> Result<()
     Ok(())
 }
 
+/// All messages of a topic have one form.
+pub(super) fn forms(modules: &[Module]) -> Result<()> {
+    for module in modules.iter().filter(|module| module.form.is_some()) {
+        let same_topic = |other: &&Module| other.name != module.name && other.topic == module.topic;
+        if let Some(other) = modules.iter().filter(|other| !other.events.is_empty()).find(same_topic) {
+            return Err(Error::invalid(format!(
+                "the modules {:?} and {:?} publish to the topic {}, and messages of {:?} have a form of their own; give it a topic of its \
+                 own with Module::topic",
+                module.name, other.name, module.topic, module.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Brokers of one name are one broker.
 fn brokers(feeds: &[(String, Feed)]) -> Result<()> {
     for (module, feed) in feeds {

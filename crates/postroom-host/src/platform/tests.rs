@@ -1,7 +1,7 @@
 //! How routes, modules and brokers are joined, and which mistakes are refused.
 
 use async_trait::async_trait;
-use postroom::{Batch, Broker, Destination, DomainEvent, Event, Filter, Receipt, Source, Subscriber, To, Tx};
+use postroom::{Batch, Broker, Dead, Destination, DomainEvent, Event, Filter, Receipt, Source, Subscriber, To, Tx};
 use postroom_testkit::memory_broker::MemoryBroker;
 use postroom_testkit::{Fresh, fresh};
 use schemars::JsonSchema;
@@ -102,6 +102,22 @@ async fn a_publishing_route_awaits_the_groups_that_read_its_topics() {
         route("to-x-bank-events", &["audit", "balances"], &[]),
     ];
     assert_eq!(joined(platform.feed("shop", feed.clone()).feed("bank", feed)), expected);
+}
+
+/// Later events of a key would otherwise overtake a failed one on the way to a subscriber that holds it.
+#[tokio::test]
+async fn a_publishing_route_holds_the_keys_that_one_of_its_readers_holds() {
+    let fresh = fresh::sqlite().await;
+    let mut bank = bank();
+    bank.subscribers[0].dead = Dead::Hold;
+    let feed = Feed::new("x", broker());
+    let platform = Platform::new(fresh.store()).modules([shop(), bank]);
+    let process = platform.feed("shop", feed.clone()).feed("bank", feed).build().unwrap();
+    let dead = |name: &str| {
+        let mut routes = process.relay.routes().iter();
+        routes.find(|route| route.name == name).unwrap().dead
+    };
+    assert_eq!((dead("to-x"), dead("to-x-bank-events")), (Dead::Skip, Dead::Hold));
 }
 
 #[tokio::test]
@@ -275,7 +291,7 @@ async fn a_mistake_names_the_module_the_route_or_the_setting() {
     );
     let unfed = new(&fresh).module(without_topic());
     assert!(unfed.build().is_ok(), "without a broker, no subscriber has a topic");
-    let broken = Feed::new("x", broker()).publisher(|_route, _topic| Err("no such cluster"));
+    let broken = Feed::new("x", broker()).publisher(|_route, _topic, _mode| Err("no such cluster"));
     check(
         new(&fresh).module(shop()).feed("shop", broken),
         "open the publisher of the route \"to-x\": no such cluster",

@@ -1,6 +1,6 @@
 //! Topics: where the events of modules belong on a broker.
 
-use postroom::{Filter, Subscriber, Topic};
+use postroom::{Filter, Form, Subscriber, Topic};
 
 use crate::module::Module;
 
@@ -8,6 +8,8 @@ use crate::module::Module;
 #[derive(Clone, Debug, Default)]
 pub struct Topics {
     events: Vec<(&'static str, Topic)>,
+    /// Topics whose messages have a form of their own.
+    forms: Vec<(Topic, Form)>,
     /// Events that a route of the caller publishes there already.
     published: Vec<(Topic, Filter)>,
 }
@@ -15,11 +17,32 @@ pub struct Topics {
 impl Topics {
     /// Those of all these modules.
     pub fn of<'a>(modules: impl IntoIterator<Item = &'a Module>) -> Self {
-        let of_module = |module: &'a Module| module.events.iter().map(|event| (event.name, module.topic.clone()));
-        Self {
-            events: modules.into_iter().flat_map(of_module).collect(),
-            published: Vec::new(),
+        let mut topics = Self::default();
+        for module in modules {
+            let events = module.events.iter();
+            topics
+                .events
+                .extend(events.map(|event| (event.name, module.topic.clone())));
+            let form = module.form.iter();
+            topics
+                .forms
+                .extend(form.map(|form| (module.topic.clone(), form.clone())));
         }
+        topics
+    }
+
+    /// The form of messages in topics of this template, if it is no CloudEvent.
+    pub(super) fn form(&self, topic: &Topic) -> Option<&Form> {
+        self.forms.iter().find(|(of, _)| of == topic).map(|(_, form)| form)
+    }
+
+    /// The forms of the messages that a subscriber gets, each once.
+    pub(super) fn forms_of(&self, filter: &Filter) -> Vec<&Form> {
+        let read = self.events.iter().filter(|(event, _)| filter.matches(event));
+        let mut topics: Vec<&Topic> = read.map(|(_, topic)| topic).collect();
+        topics.sort_by_key(|topic| topic.to_string());
+        topics.dedup();
+        topics.into_iter().filter_map(|topic| self.form(topic)).collect()
     }
 
     /// The same, when another route publishes these events to such topics already: the platform does not publish them twice.
@@ -60,7 +83,7 @@ impl Topics {
     pub fn all_in(&self, topic: &Topic) -> Self {
         Self {
             events: self.events.iter().map(|(event, _)| (*event, topic.clone())).collect(),
-            published: self.published.clone(),
+            ..self.clone()
         }
     }
 
@@ -107,7 +130,7 @@ mod tests {
                 shop("shop.like.created.v1"),
                 bank("Posted"),
             ],
-            published: Vec::new(),
+            ..Topics::default()
         };
         let of = |pattern: &str| topics.matching(&Filter::any_of([pattern]));
         assert_eq!(of("shop.order.**"), ["order-events"]);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use postroom::{
-    Batch, Broker as _, Destination, Entry, Envelope, Event, Letter, Mode, Ordering, Origin, Receipt, Topic,
+    Batch, Broker as _, Destination, Entry, Envelope, Event, Join, Letter, Mode, Ordering, Origin, Receipt, Topic,
 };
 use postroom_testkit::broker_suite::Site as _;
 use rdkafka::Message as _;
@@ -88,7 +88,7 @@ async fn a_missing_topic_is_named_with_what_to_do() {
     assert_eq!(receipts[1], Receipt::Held);
     let error = site
         .kafka
-        .subscribe("g", std::slice::from_ref(&name), postroom::Start::Head)
+        .subscribe(Join::new("g", std::slice::from_ref(&name), postroom::Start::Head))
         .await;
     let words = error.unwrap_err().report();
     assert!(
@@ -204,7 +204,7 @@ async fn a_plain_client_reads_cloud_events_keyed_by_aggregate() {
         site.create_with(&name, 3, &[]).await;
         let mut sent = entry(7, "a key / with: 문자", 3);
         sent.event = sent.event.header("tenant", "acme é");
-        let publisher = site.kafka.publisher(topic(&name), mode);
+        let publisher = site.kafka.publisher(topic(&name), mode.clone());
         assert_eq!(
             letters(&deliver(&*publisher, &[sent.clone()], Ordering::Key).await),
             "+"
@@ -214,6 +214,7 @@ async fn a_plain_client_reads_cloud_events_keyed_by_aggregate() {
         assert_eq!(messages[0].key(), Some("a key / with: 문자".as_bytes()));
         let (headers, value) = (headers(&messages[0]), messages[0].payload().unwrap());
         let envelope = match mode {
+            Mode::Own(_) => unreachable!("no CloudEvent"),
             Mode::Binary => {
                 assert_eq!(headers["content-type"], "application/json");
                 assert!(!headers.contains_key("ce_datacontenttype"));
@@ -282,6 +283,7 @@ async fn a_letter_that_is_too_large_is_buried_without_its_body() {
 
 fn letter(topic: &str, body: Vec<u8>) -> Letter {
     Letter {
+        event_id: uuid::Uuid::nil(),
         group: "g".to_owned(),
         origin: Origin {
             topic: topic.to_owned(),

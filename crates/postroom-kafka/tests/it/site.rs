@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postroom::{Broker, Start, Subscription};
+use postroom::{Broker, Join, Start, Subscription};
 use postroom_kafka::{Kafka, Options, TopicSpec};
 use postroom_testkit::broker_suite::Site;
 use postroom_testkit::kafka_server::{self, Server};
@@ -55,7 +55,10 @@ impl KafkaSite {
     }
 
     pub(crate) async fn join(&self, group: &str, topic: &str, start: Start) -> Box<dyn Subscription> {
-        self.kafka.subscribe(group, &[topic.to_owned()], start).await.unwrap()
+        self.kafka
+            .subscribe(Join::new(group, &[topic.to_owned()], start))
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn behind(&self, group: &str, topic: &str) -> u64 {

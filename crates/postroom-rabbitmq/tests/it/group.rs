@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
-use postroom::{Broker, Entry, ErrorKind, Mark, Message, Mode, Receipt, Start};
+use postroom::{Broker, Entry, ErrorKind, Join, Mark, Message, Mode, Receipt, Start};
 use postroom_rabbitmq::RabbitMq;
 use tokio::time::timeout;
 
@@ -40,7 +40,7 @@ async fn a_queue_with_other_arguments_is_a_clear_error() {
     declared.await.unwrap();
     let joined = site
         .rabbit()
-        .subscribe("all", std::slice::from_ref(&topic), Start::Beginning)
+        .subscribe(Join::new("all", std::slice::from_ref(&topic), Start::Beginning))
         .await;
     let error = joined.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -60,7 +60,7 @@ async fn a_group_keeps_its_number_of_partitions() {
     for other in [1, 2, 4] {
         let broker = RabbitMq::new(site.url()).unwrap().partitions(other).unwrap();
         let joined = broker
-            .subscribe("all", std::slice::from_ref(&topic), Start::Beginning)
+            .subscribe(Join::new("all", std::slice::from_ref(&topic), Start::Beginning))
             .await;
         let error = joined.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{other}");

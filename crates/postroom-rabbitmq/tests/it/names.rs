@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use lapin::options::BasicConsumeOptions;
 use lapin::types::FieldTable;
-use postroom::{Broker as _, Letter, Mode, Start};
+use postroom::{Broker as _, Join, Letter, Mode, Start};
 use postroom_rabbitmq::RabbitMq;
 use uuid::Uuid;
 
@@ -21,7 +21,12 @@ async fn n_01_an_exchange_feeds_four_queues_with_their_dead_letter_queues() {
         .unwrap();
     let topics = [exchange.clone()];
     for group in GROUPS {
-        drop(rabbitmq.subscribe(group, &topics, Start::Head).await.unwrap());
+        drop(
+            rabbitmq
+                .subscribe(Join::new(group, &topics, Start::Head))
+                .await
+                .unwrap(),
+        );
     }
     let sent = entry(7, "community.comment.created.v1", "post-1");
     deliver(&site.publisher(&exchange, Mode::Binary), std::slice::from_ref(&sent)).await;
@@ -58,6 +63,7 @@ fn no_ack() -> BasicConsumeOptions {
 
 fn letter(topic: &str) -> Letter {
     Letter {
+        event_id: uuid::Uuid::nil(),
         group: String::new(),
         origin: postroom::Origin {
             topic: topic.to_owned(),
@@ -77,7 +83,7 @@ async fn a_group_that_would_have_a_queue_twice_is_refused() {
     let rabbitmq = RabbitMq::new(shared_with(1).url()).unwrap();
     let rabbitmq = rabbitmq.names("{group}_queue", "{group}_dlq").unwrap();
     let topics = [name("one"), name("two")];
-    let refused = rabbitmq.subscribe("all", &topics, Start::Head).await;
+    let refused = rabbitmq.subscribe(Join::new("all", &topics, Start::Head)).await;
     let says = refused.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(says.contains("put {topic} into the name"), "{says}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use postroom::{Broker, Event, Filter, Mode, Receipt, Relay, Start, Subscriber, Tx, operate};
+use postroom::{Broker, Event, Filter, Join, Mode, Receipt, Relay, Start, Subscriber, Tx, operate};
 use postroom_testkit::broker_suite::Site as _;
 use postroom_testkit::wait::until;
 use postroom_testkit::{Fresh, fresh, server};
@@ -158,7 +158,10 @@ async fn join_paused(site: &Rabbit, fresh: &Fresh, topic: &str, handled: &Arc<At
     let joined = || async { operate::status(&**fresh).await.unwrap().routes.len() == 1 };
     run(fresh, (site.broker(), topic), handled, joined).await;
     operate::set_paused(&**fresh, "all", true, "me").await.unwrap();
-    let member = site.broker().subscribe("all", &[topic.to_owned()], Start::Head).await;
+    let member = site
+        .broker()
+        .subscribe(Join::new("all", &[topic.to_owned()], Start::Head))
+        .await;
     drop(member.unwrap());
 }
 

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use lapin::options::{BasicGetOptions, BasicPublishOptions, ExchangeDeleteOptions};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use postroom::{
-    Batch, Broker, Destination, Entry, Event, Letter, Message, Mode, Ordering, Receipt, Result, Start, Subscription,
-    Topic,
+    Batch, Broker, Destination, Entry, Event, Join, Letter, Message, Mode, Ordering, Receipt, Result, Start,
+    Subscription, Topic,
 };
 use postroom_rabbitmq::RabbitMq;
 use postroom_testkit::broker_suite::{Sharing, Site};
@@ -94,7 +94,7 @@ impl Rabbit {
     pub(crate) async fn join(&self, group: &str, topic: &str) -> Box<dyn Subscription> {
         let joined = self
             .broker()
-            .subscribe(group, &[topic.to_owned()], Start::Beginning)
+            .subscribe(Join::new(group, &[topic.to_owned()], Start::Beginning))
             .await;
         joined.expect("joined")
     }
@@ -174,16 +174,20 @@ impl Broker for CleanupBroker {
         self.broker.publisher(topic, mode)
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        let pairs = topics.iter().map(|topic| (group.to_owned(), topic.clone()));
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        let pairs = join.topics.iter().map(|topic| (join.group.to_owned(), topic.clone()));
         self.seen.lock().expect("no panic").extend(pairs);
-        self.broker.subscribe(group, topics, start).await
+        self.broker.subscribe(join).await
     }
 
     async fn bury(&self, letter: &Letter) -> Result<()> {
         let pair = (letter.group.clone(), letter.origin.topic.clone());
         self.seen.lock().expect("no panic").insert(pair);
         self.broker.bury(letter).await
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        self.broker.buried(group, topics).await
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

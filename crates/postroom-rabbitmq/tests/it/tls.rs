@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use postroom::{Broker, ErrorKind, Mode, Receipt, Start, Tls, Topic};
+use postroom::{Broker, ErrorKind, Join, Mode, Receipt, Start, Tls, Topic};
 use postroom_rabbitmq::RabbitMq;
 use postroom_testkit::certificate::Certificates;
 use postroom_testkit::rabbitmq_server::{Server, rabbitmq_with};
@@ -44,7 +44,7 @@ async fn what_is_published_over_tls_is_received_over_tls() {
     let broker = RabbitMq::with_tls(&url, &certificates.mutual()).expect("an address");
     let topic = name("encrypted");
     let mut member = broker
-        .subscribe("group", std::slice::from_ref(&topic), Start::Beginning)
+        .subscribe(Join::new("group", std::slice::from_ref(&topic), Start::Beginning))
         .await
         .expect("joined");
     let publisher = broker.publisher(topic.parse::<Topic>().expect("a topic"), Mode::Binary);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{
-    Batch, Broker, Destination, Entry, Event, Mark, Message, Mode, Ordering, Receipt, Start, Subscription, Topic,
+    Batch, Broker, Destination, Entry, Event, Join, Mark, Message, Mode, Ordering, Receipt, Start, Subscription, Topic,
 };
 use postroom_redis::Redis;
 use tokio::time::timeout;
@@ -61,7 +61,10 @@ pub(crate) async fn publish(broker: &Redis, topic: &str, entries: &[Entry]) {
 
 pub(crate) async fn join(broker: &Redis, group: &str, topic: &str) -> Box<dyn Subscription> {
     let topics = [topic.to_owned()];
-    broker.subscribe(group, &topics, Start::Beginning).await.unwrap()
+    broker
+        .subscribe(Join::new(group, &topics, Start::Beginning))
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn next(subscription: &mut Box<dyn Subscription>, max: usize) -> Vec<Message> {

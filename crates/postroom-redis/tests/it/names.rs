@@ -1,6 +1,6 @@
 //! Streams with configured names, which other programs know.
 
-use postroom::{Broker as _, ErrorKind, Message, Start};
+use postroom::{Broker as _, ErrorKind, Join, Message, Start};
 use postroom_redis::{Options, Redis};
 use postroom_testkit::foreign::redis_cli;
 use redis::AsyncTypedCommands;
@@ -122,6 +122,10 @@ async fn several_partitions_of_one_stream_are_refused() {
     let mut client = site.client().await;
     client.set("{domain.user.activity}:partitions", "2").await.unwrap();
     let topics = [TOPIC.to_owned()];
-    let error = site.broker.subscribe("group", &topics, Start::Head).await.unwrap_err();
+    let error = site
+        .broker
+        .subscribe(Join::new("group", &topics, Start::Head))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("has 2 partitions"), "{error}");
 }

@@ -312,6 +312,7 @@ async fn every_step_stays_within_a_slot(partitions: u16, stream: &str) {
 
 pub(crate) fn letter(topic: &str) -> Letter {
     Letter {
+        event_id: uuid::Uuid::nil(),
         group: "group".to_owned(),
         origin: Origin {
             topic: topic.to_owned(),

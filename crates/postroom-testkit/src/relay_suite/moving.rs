@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::{Event, Filter, PAGE_BYTES, Prune, Start, Subscriber, operate, table};
+use postroom::{Event, Filter, Join, PAGE_BYTES, Prune, Start, Subscriber, operate, table};
 
 use super::fixture::{Office, Posts, Scripted};
 use crate::Fresh;
@@ -158,7 +158,7 @@ pub async fn a_backlog_in_the_topic_survives_the_move_to_the_outbox(fresh: Fresh
     let feed = office.fresh.feed.clone().expect("a broker");
     let joined = feed
         .broker
-        .subscribe("s", std::slice::from_ref(&feed.topic), Start::Head)
+        .subscribe(Join::new("s", std::slice::from_ref(&feed.topic), Start::Head))
         .await;
     let (mut member, (sender, mut taken)) = (joined.expect("joined"), tokio::sync::watch::channel(0));
     let mut holding = tokio::task::JoinSet::new();

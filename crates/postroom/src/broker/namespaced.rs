@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::broker::{Broker, Letter, Risk, Subscription};
+use crate::broker::{Broker, Join, Letter, Risk, Subscription};
 use crate::destination::Destination;
 use crate::error::Result;
 use crate::event::envelope::Mode;
 use crate::event::topic::Topic;
-use crate::policy::Start;
 
 /// Puts a prefix before every topic and every group.
 #[derive(Clone, Debug)]
@@ -45,13 +44,29 @@ impl Broker for Namespaced {
         self.broker.publisher(topic.prefixed(&self.prefix), mode)
     }
 
-    async fn subscribe(&self, group: &str, topics: &[String], start: Start) -> Result<Box<dyn Subscription>> {
-        self.broker.subscribe(&self.own(group), &self.owns(topics), start).await
+    async fn subscribe(&self, join: Join<'_>) -> Result<Box<dyn Subscription>> {
+        let (group, topics) = (self.own(join.group), self.owns(join.topics));
+        let join = Join {
+            group: &group,
+            topics: &topics,
+            ..join
+        };
+        self.broker.subscribe(join).await
     }
 
     /// A message's origin has the prefix already.
     async fn bury(&self, letter: &Letter) -> Result<()> {
-        self.broker.bury(letter).await
+        let group = self.own(&letter.group);
+        self.broker
+            .bury(&Letter {
+                group,
+                ..letter.clone()
+            })
+            .await
+    }
+
+    async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>> {
+        self.broker.buried(&self.own(group), &self.owns(topics)).await
     }
 
     async fn waiting(&self, group: &str, topics: &[String]) -> Result<u64> {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::entry::Entry;
+use crate::event::writer::Writer;
 use crate::event::{ARCHIVE, Event, Headers, parse_payload};
 
 /// The media type of the data.
@@ -26,7 +27,7 @@ pub const CLOUDEVENTS_JSON: &str = "application/cloudevents+json";
 pub const CLOUDEVENTS_BATCH_JSON: &str = "application/cloudevents-batch+json";
 
 /// The source of events that name none: the attribute must not be empty.
-const SOURCE: &str = "postroom";
+pub const SOURCE: &str = "postroom";
 /// The attribute that holds, as JSON, those headers whose names CloudEvents does not allow.
 const HEADERS: &str = "headers";
 /// So long is the attribute `sequence` of ours.
@@ -34,15 +35,16 @@ const SEQUENCE_DIGITS: usize = 19;
 /// The header that keeps the id of an event that did not come from us.
 pub(crate) const FOREIGN_ID: &str = "ceid";
 
-/// Where the attributes go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// How an event becomes a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Beside the data: in the message's headers.
+    /// A CloudEvent with its attributes beside the data, in the message's headers.
     #[default]
     Binary,
-    /// Around the data: one JSON document.
+    /// A CloudEvent with its attributes around the data: one JSON document.
     Structured,
+    /// No CloudEvent: a message of a form of its own.
+    Own(Writer),
 }
 
 /// An event in its envelope.
@@ -100,6 +102,22 @@ impl Envelope {
     #[must_use]
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// Fills in what a reader has left out from the attributes of the event, as the message's sender has kept them in a header. They
+    /// are of this event if they name its id, and its source if the reader has said one.
+    pub(crate) fn in_context(mut self, context: Option<&str>) -> Self {
+        let kept: BTreeMap<String, String> = context
+            .and_then(|context| serde_json::from_str(context).ok())
+            .unwrap_or_default();
+        let is_equal = |name: &str| self.attributes.get(name) == kept.get(name);
+        if kept.contains_key("id") && is_equal("id") && (is_equal("source") || !self.attributes.contains_key("source"))
+        {
+            for (name, value) in kept {
+                self.attributes.entry(name).or_insert(value);
+            }
+        }
         self
     }
 

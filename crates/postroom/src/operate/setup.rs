@@ -94,12 +94,11 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-    use crate::broker::{Letter, Subscription};
+    use crate::broker::{Join, Letter, Subscription};
     use crate::destination::Destination;
     use crate::destination::local::NullDestination;
     use crate::event::envelope::Mode;
     use crate::event::topic::Topic;
-    use crate::policy::Start;
 
     /// A broker with one risk for all groups, and one for each. It does not answer about the group `silent`.
     #[derive(Debug)]
@@ -111,12 +110,16 @@ mod tests {
             Arc::new(NullDestination)
         }
 
-        async fn subscribe(&self, _group: &str, _topics: &[String], _start: Start) -> Result<Box<dyn Subscription>> {
+        async fn subscribe(&self, _join: Join<'_>) -> Result<Box<dyn Subscription>> {
             Err(Error::invalid("nobody joins here"))
         }
 
         async fn bury(&self, _letter: &Letter) -> Result<()> {
             Ok(())
+        }
+
+        async fn buried(&self, _group: &str, _topics: &[String]) -> Result<Box<dyn Subscription>> {
+            Err(Error::invalid("nobody is buried here"))
         }
 
         async fn waiting(&self, _group: &str, _topics: &[String]) -> Result<u64> {

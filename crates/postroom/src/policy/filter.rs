@@ -33,6 +33,11 @@ impl Filter {
         self
     }
 
+    /// Its patterns.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// The patterns of this filter that may match something that the other matches, sorted.
     pub(crate) fn relevant_to(&self, other: &Self) -> Vec<String> {
         let may_match = |pattern: &&String| pattern.contains('*') || other.matches(pattern);

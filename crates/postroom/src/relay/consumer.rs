@@ -3,7 +3,7 @@
 
 mod item;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +13,16 @@ use uuid::Uuid;
 
 use self::item::{Content, Item, by_plan, marks};
 use crate::broker::fields::Fields;
-use crate::broker::{Broker, Letter, Subscription};
+use crate::broker::{Broker, Join, Letter, Subscription};
 use crate::destination::Receipt;
 use crate::emit::ingest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::event::entry::Entry;
 use crate::event::envelope::{Envelope, JSON};
+use crate::event::writer::{Writer, Written};
 use crate::policy::Start;
+use crate::policy::filter::Filter;
 use crate::policy::ordering::Lanes;
 use crate::relay::Parts;
 use crate::relay::backoff::Backoff;
@@ -55,6 +57,8 @@ pub(crate) struct Consumer {
     subscriber: Arc<Subscriber>,
     broker: Arc<dyn Broker>,
     topics: Vec<String>,
+    /// The event types that are published to the topics.
+    brings: Filter,
     /// Where the group begins if the broker knows no progress of it.
     start: Start,
     outbox: Arc<dyn Outbox>,
@@ -99,7 +103,10 @@ impl Consumer {
             return None;
         };
         let Source::Broker {
-            broker, topics, start, ..
+            broker,
+            topics,
+            brings,
+            start,
         } = &route.from
         else {
             return None;
@@ -109,6 +116,7 @@ impl Consumer {
             subscriber: Arc::clone(subscriber),
             broker: Arc::clone(broker),
             topics: topics.clone(),
+            brings: brings.clone(),
             start: *start,
             outbox: Arc::clone(&parts.outbox),
             changes: parts.poller.subscribe_changes(),
@@ -178,8 +186,13 @@ impl Consumer {
         if with_timeout(self.has_joined_before()).await? {
             self.start = Start::Beginning; // what the broker has of it now came later
         }
-        let (broker, topics) = (Arc::clone(&self.broker), self.topics.clone());
-        let joining = broker.subscribe(&self.subscriber.group, &topics, self.start);
+        let joining = self.broker.subscribe(Join {
+            group: &self.subscriber.group,
+            topics: &self.topics,
+            wants: &self.route.filter,
+            published: &self.brings,
+            start: self.start,
+        });
         let Some(joined) = stop.run_until_cancelled(joining).await else {
             return Ok(());
         };
@@ -415,6 +428,7 @@ impl Consumer {
             let message = item(row)?.message.clone();
             Some(Letter {
                 group: self.subscriber.group.clone(),
+                event_id: row.entry.event.id,
                 origin: message.origin,
                 content_type: message.content_type,
                 attributes: message.attributes,
@@ -428,23 +442,43 @@ impl Consumer {
     }
 }
 
-/// Copies of parked entries that were given up by a route that a broker feeds.
-pub(crate) fn letters(group: &str, dead: &[Parked]) -> Vec<Letter> {
+/// Copies of parked entries that were given up by a route that a broker feeds, in the form of its messages.
+pub(crate) fn letters(subscriber: &Subscriber, dead: &[Parked]) -> Vec<Letter> {
     let letter = |row: &Parked| {
         let origin = row.came_from.clone()?; // a replay was never on the broker
-        let envelope = Envelope::of(&row.entry);
+        let (content_type, attributes, fields, body) = content(subscriber.writer.as_ref(), &row.entry);
         Some(Letter {
-            group: group.to_owned(),
+            group: subscriber.group.clone(),
+            event_id: row.entry.event.id,
             origin,
-            content_type: Some(JSON.to_owned()),
-            attributes: envelope.attributes,
-            fields: Fields::default(),
-            body: envelope.data.get().as_bytes().to_vec(),
+            content_type: Some(content_type),
+            attributes,
+            fields,
+            body,
             error: row.error.clone().unwrap_or_default(),
             attempts: row.attempts,
         })
     };
     dead.iter().filter_map(letter).collect()
+}
+
+/// Media type, attributes, other fields, and body.
+type MessageContent = (String, BTreeMap<String, String>, Fields, Vec<u8>);
+
+/// The message of an entry. An event that a writer cannot write is a CloudEvent.
+fn content(writer: Option<&Writer>, entry: &Entry) -> MessageContent {
+    match writer.map(|writer| writer.write(entry)) {
+        Some(Ok(Written {
+            content_type,
+            headers,
+            body,
+        })) => (content_type, BTreeMap::new(), headers.into_iter().collect(), body),
+        Some(Err(_)) | None => {
+            let envelope = Envelope::of(entry);
+            let body = envelope.data.get().as_bytes().to_vec();
+            (JSON.to_owned(), envelope.attributes, Fields::default(), body)
+        }
+    }
 }
 
 /// Puts copies where the broker's own tools look. The letters that count are committed in the store already, so that a broker

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::broker::Message;
 use crate::error::{BoxError, Error, ErrorKind, Result};
@@ -10,7 +11,8 @@ use crate::event::envelope::Envelope;
 type Read = dyn Fn(&Message) -> Result<Option<Envelope>, BoxError> + Send + Sync;
 
 /// The function of a subscriber that reads messages which are no CloudEvents.
-pub struct Reader(Box<Read>);
+#[derive(Clone)]
+pub struct Reader(Arc<Read>);
 
 impl Reader {
     /// A reader by a function.
@@ -19,7 +21,7 @@ impl Reader {
         F: Fn(&Message) -> Result<Option<Envelope>, E> + Send + Sync + 'static,
         E: Into<BoxError>,
     {
-        Self(Box::new(move |message| read(message).map_err(Into::into)))
+        Self(Arc::new(move |message| read(message).map_err(Into::into)))
     }
 
     /// Reads a message. A reader that panics has failed. A message without some of its fields is not read.

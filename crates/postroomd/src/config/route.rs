@@ -108,8 +108,8 @@ impl Route {
         let destination: Arc<dyn postroom::Destination> = match &self.to {
             Destination::Null => Arc::new(NullDestination),
             Destination::Log => Arc::new(LogDestination::new(&self.name)),
-            Destination::Broker(kind) => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode)?,
-            Destination::Http(hook) => Arc::new(hook.open(self.mode)?),
+            Destination::Broker(kind) => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode.clone())?,
+            Destination::Http(hook) => Arc::new(hook.open(self.mode.clone())?),
         };
         Ok(postroom::Route {
             filter: self.filter(),

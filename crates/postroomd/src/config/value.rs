@@ -129,10 +129,10 @@ pub(super) fn level(value: &Value) -> Result<String, String> {
 }
 
 /// One of a closed set of words.
-pub(super) fn one_of<T: Copy>(choices: &[(&'static str, T)]) -> impl Fn(&Value) -> Result<T, String> {
+pub(super) fn one_of<T: Clone>(choices: &[(&'static str, T)]) -> impl Fn(&Value) -> Result<T, String> {
     move |value| {
         let chosen = choices.iter().find(|(name, _)| value.as_str() == Some(name));
-        chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+        chosen.map(|(_, choice)| choice.clone()).ok_or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
             must_be(&names.join(" | "), value)
         })

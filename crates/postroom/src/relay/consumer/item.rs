@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::event::entry::Entry;
 use crate::event::envelope::{Envelope, JSON};
 use crate::event::screen::Screen;
+use crate::event::writer::CONTEXT;
 use crate::event::{Event, KEY_BYTES_MAX};
 use crate::policy::filter::Filter;
 use crate::relay::delivery::Plan;
@@ -110,7 +111,9 @@ fn read(message: &Message, subscriber: &Subscriber) -> Result<Option<Event>> {
         _ => return message.event().map(Some),
     };
     let place = message.origin.to_string();
-    let completed = envelope.map(|envelope| envelope.completed(&message.origin.topic, &place));
+    let context = message.fields.text(CONTEXT);
+    let complete = |envelope: Envelope| envelope.in_context(context).completed(&message.origin.topic, &place);
+    let completed = envelope.map(complete);
     completed.map(Envelope::into_event).transpose()
 }
 

@@ -10,7 +10,7 @@ use crate::relay::consumer;
 use crate::relay::health::Counts;
 use crate::relay::judge::Settlement;
 use crate::relay::settle::{Place, settle_page, settle_retried};
-use crate::route::Source;
+use crate::route::{Source, To};
 use crate::state::cursor::{self, Move};
 use crate::state::parked::Parking;
 use crate::store::outbox::with_timeout;
@@ -97,8 +97,8 @@ impl ShardWorker {
             0 => self.health.tried(&self.name, counts),
             _ => self.health.moved(&self.name, counts),
         }
-        if let Source::Broker { broker, .. } = &self.route.from {
-            consumer::bury(&**broker, &consumer::letters(&self.route.name, &settled.dead)).await;
+        if let (Source::Broker { broker, .. }, To::Subscriber(subscriber)) = (&self.route.from, &self.route.to) {
+            consumer::bury(&**broker, &consumer::letters(subscriber, &settled.dead)).await;
         }
         Ok(())
     }
