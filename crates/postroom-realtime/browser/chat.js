@@ -1,5 +1,7 @@
 
+const TOKEN_REFUSED = 4006;
 const CLOSE_REASONS = { 1012: "drain", 1013: "unavailable", 4000: "slow", 4001: "expired", 4002: "evicted", 4003: "lifetime", 4004: "gap" };
+const MESSAGE_CHARS_MAX = 16_000; // the server takes 64 KiB
 
 // Connects to chat rooms by a WebSocket. After a gap each room goes on exactly after its last event. Messages that the server has not
 // stored are sent again under the same id, so each is one message.
@@ -7,7 +9,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
   const address = new URL(url, document.baseURI);
   address.protocol = address.protocol.replace("http", "ws");
   const rooms = new Map(); // room id -> { after, isRejoining }
-  const changes = new Map(); // message id -> an edit or delete without an answer
+  const changes = new Map(); // "room/message" -> an edit or delete without an answer
   const counts = { received: 0, duplicates: 0, gaps: 0, connections: 0 };
   const state = { state: "connecting" };
   let outbox, way, member, socket, isClosed = false;
@@ -42,6 +44,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
       signal.onabort = () => finish({ kind: "lost", reason: signal.reason });
       own.onopen = () => {
         transmit({ type: "auth", token: jwt });
+        if (!rooms.size) open(); // nothing will confirm it
         for (const roomId of rooms.keys()) transmitJoin(roomId);
         for (const message of outbox.all()) transmitSend(message);
         for (const { message } of changes.values()) transmit(message);
@@ -49,19 +52,17 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
       own.onmessage = ({ data }) => {
         silence.heard();
         const message = parseJson(data) ?? {};
-        if (isTokenRefused(message)) end = { kind: "token", reason: "token" };
-        else if (message.event === "end") end = { kind: "lost", reason: message.reason, retryMs: message.retryMs };
+        if (message.event === "end") end = { kind: "lost", reason: message.reason, retryMs: message.retryMs };
         else if (!isOpen) open();
         take(message);
       };
-      own.onclose = ({ code }) => {
-        const reason = end?.reason ?? CLOSE_REASONS[code] ?? "network";
-        finish(reason === "evicted" ? { kind: "evicted", reason } : end ?? { kind: "lost", reason });
+      own.onclose = ({ code, reason: says }) => {
+        const reason = end?.reason ?? CLOSE_REASONS[code] ?? (says || "network");
+        if (code === TOKEN_REFUSED) finish({ kind: "token", reason: "token" });
+        else finish(reason === "evicted" ? { kind: "evicted", reason } : end ?? { kind: "lost", reason });
       };
     });
   }
-
-  const isTokenRefused = ({ event, code }) => event === "error" && code === "unauthenticated";
 
   function transmitJoin(roomId) {
     transmit({ type: "join", roomId, after: rooms.get(roomId).after });
@@ -77,17 +78,18 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     const { event, roomId, seq } = message;
     if (event === "ping") transmit({ type: "pong" });
     else if (event === "expiring") renew();
-    else if (event === "joined") takeJoined(message);
+    else if (event === "joined" || event === "reset") takeJoined(message);
     else if (event === "sent") outbox.allot(message);
     else if (event === "stored") outbox.store(roomId, seq);
     else if (event === "error") takeError(message);
     else if (message.data?.roomId !== undefined) takeRoomEvent(message);
   }
 
+  // A room without a number begins here; after a `reset` the page loads the room once more.
   function takeJoined(message) {
     const room = rooms.get(message.roomId);
     if (!room) return;
-    room.after ??= message.seq;
+    if (room.after === null || message.event === "reset") room.after = message.seq;
     room.isRejoining = false;
     call(onEvent, message);
   }
@@ -102,7 +104,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     } else {
       room.after = seq;
       counts.received += 1;
-      settle(data.messageId, event, (change) => change.resolve({ roomId: data.roomId, seq, ...data }));
+      settle(data, event, (change) => change.resolve({ roomId: data.roomId, seq, ...data }));
       call(onEvent, { event, roomId: data.roomId, id, seq, data });
     }
   }
@@ -117,9 +119,9 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
   }
 
   function takeError(message) {
-    const { code, detail, clientMsgId, messageId } = message;
+    const { code, detail, clientMsgId } = message;
     if (clientMsgId) outbox.refuse(message);
-    else settle(messageId, undefined, (change) => change.reject(Object.assign(new Error(detail), { code })));
+    else settle(message, undefined, (change) => change.reject(Object.assign(new Error(detail), { code })));
     call(onEvent, message);
   }
 
@@ -131,18 +133,19 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
   // Edits and deletes. The newest change of a message is sent again until an answer comes.
 
   function change(message, event) {
-    const waiting = new Promise((resolve, reject) => {
-      changes.get(message.messageId)?.reject(new Error("a later change replaces this one"));
-      changes.set(message.messageId, { message, event, resolve, reject });
+    const key = `${message.roomId}/${message.messageId}`;
+    const answered = new Promise((resolve, reject) => {
+      changes.get(key)?.reject(new Error("a later change replaces this one"));
+      changes.set(key, { message, event, resolve, reject });
     });
     transmit(message);
-    return waiting;
+    return answered;
   }
 
-  function settle(messageId, event, how) {
-    const found = changes.get(messageId);
+  function settle({ roomId, messageId }, event, how) {
+    const key = `${roomId}/${messageId}`, found = changes.get(key);
     if (!found || (event && event !== found.event)) return;
-    changes.delete(messageId);
+    changes.delete(key);
     how(found);
   }
 
@@ -161,6 +164,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     get outbox() { return outbox.all(); },
     after: (roomId) => rooms.get(roomId)?.after,
     send(roomId, body, clientMsgId = crypto.randomUUID()) {
+      if (body.length > MESSAGE_CHARS_MAX) throw new Error(`a message has at most ${MESSAGE_CHARS_MAX} characters`);
       const message = outbox.add({ clientMsgId, roomId, body });
       transmitSend(message);
       return clientMsgId;

@@ -72,7 +72,7 @@ export function connectNotifications({ url, token, onEvent, onState, cursor, sha
       end = refusal(response, "text/event-stream");
       if (!end) {
         counts.connections += 1;
-        onOpen();
+        onOpen({ connectionId: response.headers.get("x-connection-id") });
         const read = createEventReader({ onRetry, onEvent: (event) => { end ??= take(event); } });
         for await (const bytes of chunks(response.body)) {
           silence.heard();

@@ -52,10 +52,10 @@ function keepConnected({ token, connect, onState, final, renews = true, backoffM
     }
   }
 
-  function onOpen() {
+  function onOpen(more) {
     failures = 0;
     way.opened += 1;
-    show("open");
+    show("open", more);
   }
 
   async function run() {

@@ -2,6 +2,7 @@
 
 mod audience;
 mod body;
+mod browser;
 mod client;
 mod connection;
 mod deadline;
@@ -29,8 +30,9 @@ mod ticket;
 pub mod websocket;
 mod wheel;
 
+pub use browser::browser_client;
 pub use client::Client;
-pub use connection::{Connection, Next};
+pub use connection::{Connection, ConnectionHandle, Next};
 pub use frame::Frame;
 pub use hub::Hub;
 pub use journal::{Journal, Opening};
