@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::platform::OWN;
 
+pub(crate) use doors::Authenticator;
 pub use doors::Doors;
 
 /// What a route asks of its callers.

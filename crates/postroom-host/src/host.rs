@@ -1,11 +1,16 @@
 //! The process as HTTP handlers, alert rules and parts of a module see it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use postroom::operate::Carrier;
 use postroom::{Health, Inspect, Relay, Result, Route, To, Tx, table};
+use postroom_access::Member;
 use postroom_monitor::{Readiness, ReadinessReport};
 use postroom_shared::SharedState;
+
+use crate::access::Authenticator;
+use crate::problem::Problem;
 
 /// The process a module runs in: its store, how its relay is doing, and what its routes carry. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -17,6 +22,8 @@ pub struct Host {
     /// What the instances of the service share; each instance has its own, unless the platform was given one.
     pub shared: SharedState,
     readiness: Readiness,
+    /// Checks tokens. Only the host of a platform has one.
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
     routes: Arc<[Carrier]>,
     /// From which type to which the subscribers of the relay turn events.
     pub(crate) upcasts: Arc<[(String, String)]>,
@@ -31,6 +38,7 @@ impl Host {
         };
         Self {
             readiness: Readiness::new(Arc::clone(&store), relay),
+            authenticator: None,
             store,
             health: relay.health(),
             shared: SharedState::local(),
@@ -43,6 +51,15 @@ impl Host {
     pub fn carriers(&self, types: &[&str]) -> Vec<Carrier> {
         let carries = |route: &&Carrier| types.iter().any(|event| route.filter.matches(event));
         self.routes.iter().filter(carries).cloned().collect()
+    }
+
+    /// The member whose token this is. For tokens that do not come in the header `authorization`, which the server checks: in a
+    /// message of a WebSocket, for example. Refused tokens count against the client's address as those in headers do.
+    pub async fn member(&self, token: &str, client: Option<IpAddr>) -> Result<Arc<Member>, Problem> {
+        match &self.authenticator {
+            Some(authenticator) => authenticator.member(token, client).await,
+            None => Err(Problem::failed()),
+        }
     }
 
     /// Whether entries move in this process, and if not, why.

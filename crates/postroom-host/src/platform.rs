@@ -237,6 +237,7 @@ impl Platform {
         let relay = self.join(self.relay(), &mut modules)?;
         let mut host = Host::new(Arc::clone(&self.store), &relay);
         host.shared = self.shared.clone();
+        host.authenticator = Some(Arc::new(doors.authenticator(&*self.store)));
         for module in &modules {
             module.shared().fill(self.shared.clone());
         }
@@ -304,8 +305,8 @@ impl Platform {
         });
         let mut relay = awaiting.fold(relay, Relay::route);
         for feed in self.brokers() {
-            let published = routes.iter().filter_map(|outgoing| {
             let topics = Topics::of(modules.iter().filter(|module| !self.is_elsewhere_only(module, feed)));
+            let published = routes.iter().filter_map(|outgoing| {
                 let (broker, topic) = outgoing.publishes.as_ref()?;
                 (*broker == feed.name).then(|| (topic.clone(), outgoing.route.filter.clone()))
             });
@@ -329,13 +330,13 @@ impl Platform {
         brokers
     }
 
-    fn is_fed(&self, module: &Module, broker: &str) -> bool {
     /// Whether another feed alone publishes the events of a module.
     fn is_elsewhere_only(&self, module: &Module, here: &Feed) -> bool {
         let mut feeds = self.feeds.iter();
         feeds.any(|(name, feed)| name == module.name && feed.is_exclusive && feed.name != here.name)
     }
 
+    fn is_fed(&self, module: &Module, broker: &str) -> bool {
         let mut feeds = self.feeds.iter();
         feeds.any(|(name, feed)| name == module.name && feed.name == broker)
     }

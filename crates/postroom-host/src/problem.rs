@@ -31,6 +31,11 @@ impl Problem {
         self.code
     }
 
+    /// What is wrong, for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The request breaks a rule; the same request fails again.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)

@@ -141,7 +141,8 @@ impl Server {
 
     /// Everything it serves.
     pub(crate) fn router(self) -> Router {
-        let authenticator = Arc::new(self.doors.authenticator(&*self.host.store));
+        let known = self.host.authenticator.as_ref().map(Arc::clone);
+        let authenticator = known.unwrap_or_else(|| Arc::new(self.doors.authenticator(&*self.host.store)));
         let guarded = |(module, routes): (&'static str, Routes)| {
             let guard = Guard {
                 authenticator: Arc::clone(&authenticator),

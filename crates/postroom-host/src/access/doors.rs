@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom::Inspect;
-use postroom_access::{FailedTries, MemberKeys, Refused, RetryAfter};
+use postroom_access::{FailedTries, Member, MemberKeys, Refused, RetryAfter};
 
 use super::tokens::Tokens;
 use super::{Access, Caller};
@@ -126,6 +126,15 @@ impl Authenticator {
         }
     }
 
+    /// The member whose token this is.
+    pub(crate) async fn member(&self, token: &str, client: Option<IpAddr>) -> Result<Arc<Member>, Problem> {
+        match self.identify(token, client).await {
+            Ok(Caller::Member(member)) => Ok(member),
+            Ok(other) => Err(Refusal::Forbidden(forbidden(&other, Access::Member, OWN)).problem()),
+            Err(refusal) => Err(refusal.problem()),
+        }
+    }
+
     /// The holder of a token.
     async fn identify(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, Refusal> {
         // A token that is known costs no try: a client behind the same address as a guesser is served.
@@ -205,42 +214,50 @@ fn forbidden(caller: &Caller, access: Access, module: &str) -> String {
     format!("{holder}; this route needs {needed}")
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let unauthenticated = |detail: String| {
-            let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
-            (
-                [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))],
-                problem,
-            )
-                .into_response()
-        };
+impl Refusal {
+    fn problem(&self) -> Problem {
+        let unauthenticated = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
         match self {
             Self::NoToken(Access::Member) => {
-                unauthenticated("send the token of a member as `authorization: Bearer TOKEN`".to_owned())
+                unauthenticated("send the token of a member as `authorization: Bearer TOKEN`")
             }
-            Self::NoToken(_) => unauthenticated(
-                "send a token as `authorization: Bearer TOKEN`; `postroom token create` makes one".to_owned(),
-            ),
-            Self::BadToken(why) => unauthenticated(format!("the token is not accepted: {why}")),
+            Self::NoToken(_) => {
+                unauthenticated("send a token as `authorization: Bearer TOKEN`; `postroom token create` makes one")
+            }
+            Self::BadToken(why) => unauthenticated(&format!("the token is not accepted: {why}")),
             Self::TooMany(wait) => {
                 let seconds = wait.seconds();
                 let detail = format!("too many tokens of this client were refused; try again in {seconds} s");
-                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", detail);
-                ([(header::RETRY_AFTER, HeaderValue::from(seconds))], problem).into_response()
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", detail)
             }
-            Self::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why).into_response(),
+            Self::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why),
             Self::Forwarded => {
                 let detail = "this request came through a proxy, and without a token this server admits only callers on its own \
                               machine; send a token, or set access.locked = true";
-                Problem::new(StatusCode::FORBIDDEN, "forwarded", detail).into_response()
+                Problem::new(StatusCode::FORBIDDEN, "forwarded", detail)
             }
             Self::Unchecked => Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
                 "the token cannot be checked now; try again later",
-            )
-            .into_response(),
+            ),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let problem = self.problem();
+        match self {
+            Self::NoToken(_) | Self::BadToken(_) => {
+                let bearer = HeaderValue::from_static("Bearer");
+                ([(header::WWW_AUTHENTICATE, bearer)], problem).into_response()
+            }
+            Self::TooMany(wait) => {
+                let seconds = HeaderValue::from(wait.seconds());
+                ([(header::RETRY_AFTER, seconds)], problem).into_response()
+            }
+            Self::Forbidden(_) | Self::Forwarded | Self::Unchecked => problem.into_response(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
@@ -20,6 +20,8 @@ use crate::problem::Problem;
 pub(super) struct Checks {
     hosts: Accepted,
     origins: Vec<Origin>,
+    /// Whether pages from everywhere may open WebSockets.
+    is_for_all_pages: bool,
     trusted_proxies: Vec<Network>,
 }
 
@@ -43,6 +45,7 @@ impl Checks {
         Self {
             hosts,
             origins: serving.origins.clone(),
+            is_for_all_pages: serving.hosts == Hosts::Any,
             trusted_proxies: serving.trusted_proxies.clone(),
         }
     }
@@ -73,13 +76,32 @@ impl Checks {
             return Some(misdirected("requests without a host"));
         }
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
-        let is_refused = |sent: Option<&str>| !sent.is_some_and(|origin| self.accepts_origin(origin));
-        (self.hosts == Accepted::Loopback && origins.any(|sent| is_refused(sent.to_str().ok()))).then(foreign_page)
+        let is_refused = |sent: &HeaderValue| {
+            let sent = sent.to_str().ok();
+            !sent.is_some_and(|origin| self.accepts_page(origin, &hosts, request.headers()))
+        };
+        origins.any(is_refused).then(foreign_page)
+    }
+
+    /// Whether a web page with this origin may send this request. The answers to plain requests have CORS; nothing keeps a page from
+    /// opening a WebSocket, so the server does.
+    fn accepts_page(&self, sent: &str, hosts: &[HostName], headers: &HeaderMap) -> bool {
+        match self.hosts {
+            Accepted::Loopback => self.accepts_origin(sent),
+            Accepted::Any | Accepted::Only(_) if self.is_for_all_pages || !is_websocket(headers) => true,
+            Accepted::Any | Accepted::Only(_) => {
+                self.lists(sent) || hosts.iter().any(|host| Origin::is_of(sent, host))
+            }
+        }
     }
 
     /// Whether a web page with this origin may use a server on a loopback address.
     fn accepts_origin(&self, sent: &str) -> bool {
-        Origin::is_loopback(sent) || self.origins.iter().any(|origin| origin.as_str() == sent)
+        Origin::is_loopback(sent) || self.lists(sent)
+    }
+
+    fn lists(&self, sent: &str) -> bool {
+        self.origins.iter().any(|origin| origin.as_str() == sent)
     }
 }
 
@@ -91,6 +113,15 @@ impl Accepted {
             Self::Only(names) => names.contains(host) || (host.is_loopback() && is_here),
         }
     }
+}
+
+/// Whether a request asks for a WebSocket.
+fn is_websocket(headers: &HeaderMap) -> bool {
+    let upgrades = headers.get_all(header::UPGRADE).iter();
+    let mut protocols = upgrades
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
 /// The hosts that a request names: in `Host`, and in its first line if a proxy or HTTP/2 has put it there.
@@ -268,5 +299,47 @@ mod tests {
             &["http://localhost", "https://evil.example"],
             "origin",
         );
+    }
+
+    #[test]
+    fn a_page_opens_a_websocket_to_its_own_server() {
+        let check = |hosts: Hosts, origin: &str, expected: &str| {
+            let sent = [
+                ("host", "app.example.com"),
+                ("upgrade", "WebSocket"),
+                ("origin", origin),
+            ];
+            let found = code(&checks(hosts.clone(), PUBLIC), &request("/", &sent), "203.0.113.9");
+            assert_eq!(found, expected, "{origin:?} with {hosts:?}");
+        };
+        for hosts in [Hosts::ByListener, only(&["app.example.com"])] {
+            check(hosts.clone(), "https://app.example.com", "");
+            check(hosts.clone(), "https://app.example.com:8443", "");
+            for foreign in [
+                "https://evil.example",
+                "null",
+                "",
+                "http://localhost",
+                "https://app.example.com.evil.example",
+            ] {
+                check(hosts.clone(), foreign, "origin");
+            }
+        }
+        check(Hosts::Any, "https://evil.example", "");
+        let plain = request("/", &[("host", "app.example.com"), ("origin", "https://evil.example")]);
+        let public = checks(Hosts::ByListener, PUBLIC);
+        assert_eq!(
+            code(&public, &plain, "203.0.113.9"),
+            "",
+            "the browser keeps the answer from the page"
+        );
+        let listed = [
+            ("host", "192.0.2.7"),
+            ("upgrade", "websocket"),
+            ("origin", "https://app.example.com"),
+        ];
+        assert_eq!(code(&public, &request("/", &listed), "203.0.113.9"), "");
+        let none = [("host", "app.example.com"), ("upgrade", "websocket")];
+        assert_eq!(code(&public, &request("/", &none), "203.0.113.9"), "", "no page");
     }
 }

@@ -83,9 +83,17 @@ impl Origin {
 
     /// Whether the page with this origin, as a browser has sent it, comes from this machine.
     pub(super) fn is_loopback(sent: &str) -> bool {
+        Self::host(sent).is_some_and(|host| host.is_loopback())
+    }
+
+    /// Whether the page with this origin comes from this host, whatever its port.
+    pub(super) fn is_of(sent: &str, host: &HostName) -> bool {
+        Self::host(sent).as_ref() == Some(host)
+    }
+
+    fn host(sent: &str) -> Option<HostName> {
         let authority = sent.split_once("://").map(|(_, authority)| authority);
-        let host = authority.and_then(HostName::of_authority);
-        host.is_some_and(|host| host.is_loopback())
+        authority.and_then(HostName::of_authority)
     }
 }
 
