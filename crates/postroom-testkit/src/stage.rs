@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Broker, Inspect, Result, Route};
-use postroom_host::{Messengers, Module, Platform};
+use postroom_access::MemberKeys;
+use postroom_host::{Doors, Messengers, Module, Platform};
 use postroom_shared::SharedState;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -33,6 +34,8 @@ pub struct Scenery {
     pub every: Duration,
     /// What the stage shares with others; without it, it is alone.
     pub shared: Option<SharedState>,
+    /// Checks the tokens of members; without it, nobody is one.
+    pub members: Option<MemberKeys>,
 }
 
 impl Default for Scenery {
@@ -43,6 +46,7 @@ impl Default for Scenery {
             messengers: Messengers::new(),
             every: Duration::from_secs(30),
             shared: None,
+            members: None,
         }
     }
 }
@@ -54,6 +58,8 @@ impl Scenery {
             .messengers(self.messengers)
             .alerts_every(self.every);
         let platform = self.shared.into_iter().fold(platform, Platform::shared);
+        let doors = self.members.map(|keys| Doors::unlocked().members(keys));
+        let platform = doors.into_iter().fold(platform, Platform::doors);
         let platform = self.routes.into_iter().fold(platform, Platform::route);
         let platform = match self.broker {
             None => platform,
