@@ -1,6 +1,6 @@
 //! The owner's half of a connection. Dropping it takes the connection away everywhere.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,6 +29,26 @@ pub struct Connection {
     pub(crate) peer: Arc<Peer>,
     subscriptions: Mutex<Vec<Arc<Subscription>>>,
     _present: Present,
+}
+
+/// Shows frames to the client of a connection. It does not keep the connection open.
+#[derive(Clone, Debug)]
+pub struct ConnectionHandle(Weak<Peer>);
+
+impl ConnectionHandle {
+    /// Shows this frame behind what is queued; whether the connection is still there.
+    pub fn show(&self, frame: Frame) -> bool {
+        let peer = self.0.upgrade();
+        if let Some(peer) = &peer {
+            peer.change(|queue| queue.force(frame));
+        }
+        peer.is_some()
+    }
+
+    /// Whether the connection is still there.
+    pub fn is_open(&self) -> bool {
+        self.0.upgrade().is_some_and(|peer| !peer.queue().has_ended())
+    }
 }
 
 /// What comes next on a connection.
@@ -119,6 +139,11 @@ impl Connection {
     /// Shows this frame to its client alone, behind what is queued.
     pub fn show(&self, frame: Frame) {
         self.peer.change(|queue| queue.force(frame));
+    }
+
+    /// A handle with which other tasks show frames to its client.
+    pub fn handle(&self) -> ConnectionHandle {
+        ConnectionHandle(Arc::downgrade(&self.peer))
     }
 
     /// The client has a new token, which expires at this time.

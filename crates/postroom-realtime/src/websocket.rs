@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::response::{IntoResponse, Response};
 
-use crate::{Client, Connection, Hub};
+use crate::{Client, Connection, Frame, Hub};
 
 /// Small, because an idle connection keeps them.
 const BUFFER_BYTES: usize = 4 << 10;
@@ -32,6 +32,13 @@ pub trait Conversation: fmt::Debug + Send + Sync {
     /// A message of a client: JSON with a `type`. The next one waits until this is handled; frames go on meanwhile. Answer with
     /// [`Connection::show`]. A call that takes longer than 30 s is given up.
     async fn receive(&self, connection: &Connection, message: &str);
+
+    /// Whether the client is shown this frame. It is called for each frame, just before it is written: here an application notices
+    /// in the order of the stream that a client may follow it no longer, and keeps back what was queued before
+    /// [`Connection::unfollow`]. It must not wait.
+    fn shows(&self, _connection: &Connection, _frame: &Frame) -> bool {
+        true
+    }
 }
 
 /// Why a token is not accepted, in words for the developer of the client.

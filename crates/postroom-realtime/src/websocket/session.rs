@@ -184,7 +184,7 @@ async fn speak(
 ) -> Option<Close> {
     let over = CancellationToken::new();
     let write = async {
-        let outcome = write_all(connection, sink, &over).await;
+        let outcome = write_all(connection, sink, (conversation, &over)).await;
         over.cancel();
         outcome
     };
@@ -198,7 +198,11 @@ async fn speak(
 }
 
 /// Writes what the connection shows; answers why the server ended it.
-async fn write_all(connection: &Connection, sink: &mut Sink, over: &CancellationToken) -> Option<Reason> {
+async fn write_all(
+    connection: &Connection,
+    sink: &mut Sink,
+    (conversation, over): (&dyn Conversation, &CancellationToken),
+) -> Option<Reason> {
     loop {
         let mut next = Some(over.run_until_cancelled(connection.next()).await??);
         let mut bytes = 0;
@@ -207,7 +211,7 @@ async fn write_all(connection: &Connection, sink: &mut Sink, over: &Cancellation
                 Next::Frame(frame) => (frame, None),
                 Next::End(reason, frame) => (frame, Some(reason)),
             };
-            if !frame.ws().is_empty() {
+            if !frame.ws().is_empty() && (reason.is_some() || conversation.shows(connection, &frame)) {
                 bytes += frame.ws().len();
                 let message = Message::Text(frame.ws().clone());
                 over.run_until_cancelled(sink.feed(message)).await?.ok()?;
