@@ -14,10 +14,12 @@ const SHARDS: usize = 64;
 /// Who follows a stream now.
 pub(crate) type Audience = Arc<[Arc<Subscription>]>;
 
+type Shard = HashMap<StreamKey, Followers>;
+
 /// All streams with a subscription in this process.
 #[derive(Debug)]
 pub(crate) struct Audiences {
-    shards: Box<[Mutex<HashMap<StreamKey, Followers>>]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
 }
 
@@ -70,14 +72,14 @@ impl Audiences {
 
     /// All streams that have subscriptions.
     pub(crate) fn streams(&self) -> Vec<StreamKey> {
-        let keys = |shard: &Mutex<HashMap<StreamKey, Followers>>| -> Vec<StreamKey> {
+        let keys = |shard: &Mutex<Shard>| -> Vec<StreamKey> {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.keys().cloned().collect()
         };
         self.shards.iter().flat_map(keys).collect()
     }
 
-    fn shard(&self, stream: &str) -> Option<MutexGuard<'_, HashMap<StreamKey, Followers>>> {
+    fn shard(&self, stream: &str) -> Option<MutexGuard<'_, Shard>> {
         let place = shard_of(self.hasher.hash_one(stream));
         let shard = self.shards.get(place)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))

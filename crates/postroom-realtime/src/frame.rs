@@ -23,14 +23,14 @@ struct Encoded {
 /// A frame as text, in the form of WebSocket messages: `{"event":…,"id":…,"seq":…,"data":…}`. Without an event it is silent.
 #[derive(Serialize, Deserialize)]
 struct Text<'a> {
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    event: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    event: Cow<'a, str>,
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     id: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "is_zero")]
     seq: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    data: Option<Cow<'a, RawValue>>,
+    data: Option<&'a RawValue>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -41,15 +41,15 @@ fn is_zero(seq: &u64) -> bool {
 impl Frame {
     /// The frame with this number in its stream. SSE: `id`, `event` and `data` lines; WebSocket:
     /// `{"event":…,"id":…,"seq":…,"data":…}`. A client resumes after the last `id` that it has seen; an empty one is left out.
-    /// Frames that are not part of a stream's sequence have the number 0, which is left out too.
+    /// Frames that are not part of a stream's sequence have the number 0, which is left out too. The event needs a name.
     pub fn new(seq: u64, id: &str, event: &str, data: &RawValue) -> Self {
         let (id, event, data) = (line(id), line(event), one_line(data));
         let sse = sse(&id, &event, data.get());
         let text = Text {
-            event: Some(event),
+            event,
             id,
             seq,
-            data: Some(data),
+            data: Some(&data),
         };
         Self(Arc::new(Encoded {
             seq,
@@ -62,7 +62,7 @@ impl Frame {
     /// A number of the stream that clients do not see: it advances the sequence.
     pub fn silent(seq: u64) -> Self {
         let text = Text {
-            event: None,
+            event: Cow::Borrowed(""),
             id: Cow::Borrowed(""),
             seq,
             data: None,
@@ -90,15 +90,19 @@ impl Frame {
         }))
     }
 
-    /// The frame in a text that [`Frame::ws`] has made.
+    /// The frame of a stream in a text that [`Frame::ws`] has made.
     pub(crate) fn parse(text: Utf8Bytes) -> Option<Self> {
         let (seq, sse, is_silent) = {
-            let parsed: Text<'_> = serde_json::from_str(&text).ok()?;
-            match (&parsed.event, &parsed.data) {
-                (Some(event), Some(data)) => (parsed.seq, sse(&parsed.id, event, data.get()), false),
-                (None, _) => (parsed.seq, Bytes::new(), true),
-                (Some(_), None) => return None,
-            }
+            let parsed: Text<'_> = serde_json::from_str(&text)
+                .ok()
+                .filter(|text: &Text<'_>| text.seq > 0)?;
+            let is_silent = parsed.event.is_empty();
+            let data = parsed.data.unwrap_or(RawValue::NULL).get();
+            let sse = match is_silent {
+                true => Bytes::new(),
+                false => sse(&parsed.id, &parsed.event, data),
+            };
+            (parsed.seq, sse, is_silent)
         };
         Some(Self(Arc::new(Encoded {
             seq,
@@ -223,13 +227,7 @@ mod tests {
             assert_eq!(parsed.sse(), frame.sse());
             assert_eq!(parsed.is_silent(), frame.is_silent());
         }
-        for text in [
-            "",
-            "[]",
-            r#"{"event":"chat","seq":1}"#,
-            r#"{"event":1}"#,
-            r#"{"seq":-1}"#,
-        ] {
+        for text in ["", "[]", r#"{"event":"chat"}"#, r#"{"event":1}"#, r#"{"seq":-1}"#] {
             assert!(Frame::parse(text.into()).is_none(), "{text}");
         }
     }

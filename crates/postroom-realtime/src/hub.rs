@@ -1,5 +1,8 @@
 //! The hub: opens connections, and delivers what comes to those that follow it. Nothing here waits on the way of a frame.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

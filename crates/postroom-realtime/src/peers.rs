@@ -9,9 +9,11 @@ use crate::peer::Peer;
 
 const SHARDS: usize = 64;
 
+type Shard = HashMap<Uuid, Arc<Peer>>;
+
 #[derive(Debug)]
 pub(crate) struct Peers {
-    shards: Box<[Mutex<HashMap<Uuid, Arc<Peer>>>]>,
+    shards: Box<[Mutex<Shard>]>,
 }
 
 impl Peers {
@@ -37,7 +39,7 @@ impl Peers {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Peer>> {
-        let peers = |shard: &Mutex<HashMap<Uuid, Arc<Peer>>>| -> Vec<Arc<Peer>> {
+        let peers = |shard: &Mutex<Shard>| -> Vec<Arc<Peer>> {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.values().cloned().collect()
         };
@@ -45,13 +47,12 @@ impl Peers {
     }
 
     pub(crate) fn len(&self) -> usize {
-        let len = |shard: &Mutex<HashMap<Uuid, Arc<Peer>>>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let len = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.shards.iter().map(len).sum()
     }
 
     /// The last bits of an id are random.
-    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below 64")]
-    fn shard(&self, id: Uuid) -> Option<MutexGuard<'_, HashMap<Uuid, Arc<Peer>>>> {
+    fn shard(&self, id: Uuid) -> Option<MutexGuard<'_, Shard>> {
         let shard = self.shards.get((id.as_u128() % SHARDS as u128) as usize)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -71,7 +71,7 @@ impl Repairs {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin_read(&self) -> Option<StreamKey> {
+    pub(crate) fn begin_read(&self) -> Option<StreamKey> {
         let mut pending = self.pending();
         let stream = pending.dirty.pop_front()?;
         pending.waiting.remove(&stream);
@@ -79,7 +79,7 @@ impl Repairs {
         Some(stream)
     }
 
-    fn end_read(&self, stream: &StreamKey, again: bool) {
+    pub(crate) fn end_read(&self, stream: &StreamKey, again: bool) {
         let mut pending = self.pending();
         let became_dirty = pending.reading.remove(stream).unwrap_or_default();
         if became_dirty || again {
@@ -163,7 +163,7 @@ async fn read(hub: &Core, stream: StreamKey) -> (StreamKey, Result<()>) {
 }
 
 /// Reads until no connection of the stream needs more.
-async fn repair(hub: &Core, stream: &StreamKey) -> Result<()> {
+pub(crate) async fn repair(hub: &Core, stream: &StreamKey) -> Result<()> {
     let mut top = None;
     while let Some((key, audience)) = hub.audiences.of(stream.as_str()) {
         let behind = audience.iter().filter_map(|subscription| subscription.wants());
@@ -271,7 +271,7 @@ fn judge(top: u64, sent: u64) -> Tail {
     }
 }
 
-async fn check(hub: &Core, streams: &[StreamKey]) -> Result<()> {
+pub(crate) async fn check(hub: &Core, streams: &[StreamKey]) -> Result<()> {
     let followed = |stream: &StreamKey| {
         let (_, audience) = hub.audiences.of(stream.as_str())?;
         let sent = audience

@@ -18,13 +18,16 @@ use crate::{Frame, Reason};
 /// The time between two ticks. A deadline is kept within this time.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 
+/// Deadlines that come soon, by their time.
+type Soon = BTreeMap<Duration, Vec<(Weak<Peer>, Due)>>;
+
 /// All connections, by the time of their ping.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     slots: Box<[Mutex<List<Peer>>]>,
     /// The slot of the next connection: in turn, so that all slots hold the same number.
     next: AtomicUsize,
-    soon: Mutex<BTreeMap<Duration, Vec<(Weak<Peer>, Due)>>>,
+    soon: Mutex<Soon>,
 }
 
 /// What becomes due before the next ping of a connection.
@@ -106,7 +109,7 @@ impl Wheel {
         Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn soon(&self) -> MutexGuard<'_, BTreeMap<Duration, Vec<(Weak<Peer>, Due)>>> {
+    fn soon(&self) -> MutexGuard<'_, Soon> {
         self.soon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

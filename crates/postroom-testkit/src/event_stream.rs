@@ -49,7 +49,7 @@ impl ServerEvent {
 
     fn parse(block: &str) -> Self {
         let mut event = Self::default();
-        for line in block.lines() {
+        for line in block.trim_end().lines() {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {

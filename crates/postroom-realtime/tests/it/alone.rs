@@ -1,0 +1,1 @@
+//! Limits of memory. They are measured with nothing else in the process.
