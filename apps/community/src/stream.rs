@@ -2,7 +2,9 @@
 //! makes them. Whoever appends, appends here.
 
 mod frames;
+mod journal;
 mod position;
+mod retention;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +15,10 @@ use uuid::Uuid;
 
 use crate::events::{Addressed, Content, StreamAppended};
 use crate::tables::now_ms;
-use position::Position;
+pub(crate) use frames::told;
+pub(crate) use journal::{MemberJournal, key, number};
+pub(crate) use position::{Position, lock_one, look_one, store_one};
+pub(crate) use retention::{prune_frames, prune_notifications};
 
 /// Frames of notifications, which members can mute.
 pub(crate) const NOTIFICATION: &str = "notification";
@@ -174,3 +179,75 @@ fn appended(frames: &[(&StreamEvent, Appended)]) -> StreamAppended {
 
 /// The pairs of members and events that streams have.
 type Known = HashSet<(i64, Uuid)>;
+
+/// The data of a frame as clients get it: with its number and the unread notifications.
+pub(crate) fn rendered(data: &str, seq: i64, unread: i64) -> Result<Box<RawValue>> {
+    let fields = data.trim_end().strip_suffix('}').unwrap_or_default();
+    let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
+    let text = format!("{fields}{comma}\"seq\":{seq},\"unread\":{unread}}}");
+    Ok(RawValue::from_string(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(member_id: i64) -> StreamEvent {
+        StreamEvent {
+            member_id,
+            event_id: Uuid::now_v7(),
+            name: CHAT,
+            data: RawValue::from_string("{}".to_owned()).unwrap().into(),
+            is_notification: false,
+        }
+    }
+
+    #[test]
+    fn the_number_and_the_unread_are_the_last_fields() {
+        let check = |data: &str, expected: &str| assert_eq!(rendered(data, 7, 3).unwrap().get(), expected);
+        check(
+            r#"{"id":1,"message":"}"}"#,
+            r#"{"id":1,"message":"}","seq":7,"unread":3}"#,
+        );
+        check("{}", r#"{"seq":7,"unread":3}"#);
+        check("{ } ", r#"{ "seq":7,"unread":3}"#);
+        assert!(rendered("", 7, 3).is_err());
+    }
+
+    #[test]
+    fn frames_are_appended_for_so_many_members_at_once() {
+        let events: Vec<StreamEvent> = (0..250).flat_map(|member| [event(member), event(member)]).collect();
+        let events: Vec<&StreamEvent> = events.iter().collect();
+        let parts: Vec<usize> = by_members(&events).iter().map(|part| part.len()).collect();
+        assert_eq!(parts, [200, 200, 100]);
+    }
+
+    #[test]
+    fn what_several_members_get_is_told_once_and_what_is_muted_is_not_told() {
+        let told = event(1);
+        let again = StreamEvent {
+            member_id: 2,
+            ..told.clone()
+        };
+        let muted = StreamEvent {
+            member_id: 3,
+            ..told.clone()
+        };
+        let appended_for = |member_id, is_silent| Appended {
+            member_id,
+            event_id: told.event_id,
+            seq: 1,
+            unread: 0,
+            is_silent,
+        };
+        let frames = [
+            (&told, appended_for(1, false)),
+            (&again, appended_for(2, false)),
+            (&muted, appended_for(3, true)),
+        ];
+        let event = appended(&frames);
+        assert_eq!(event.contents.len(), 1);
+        let contents: Vec<Option<usize>> = event.frames.iter().map(|frame| frame.content).collect();
+        assert_eq!(contents, [Some(0), Some(0), None]);
+    }
+}

@@ -70,6 +70,23 @@ pub(crate) async fn look(db: &impl ConnectionTrait, members: &[i64]) -> Result<V
     rows.iter().map(read).collect()
 }
 
+/// Locks the row of a member.
+pub(crate) async fn lock_one(tx: &Tx, member_id: i64) -> Result<Position> {
+    let found = lock(tx, &[member_id]).await?.remove(&member_id);
+    Ok(found.unwrap_or_else(|| Position::new(member_id)))
+}
+
+/// The row of a member, without a lock.
+pub(crate) async fn look_one(db: &impl ConnectionTrait, member_id: i64) -> Result<Position> {
+    let found = look(db, &[member_id]).await?;
+    Ok(found.first().copied().unwrap_or_else(|| Position::new(member_id)))
+}
+
+/// Writes a row that is locked.
+pub(crate) async fn store_one(tx: &Tx, position: Position) -> Result<()> {
+    store(tx, std::iter::once(&position)).await
+}
+
 /// Writes rows that are locked.
 pub(crate) async fn store(tx: &Tx, positions: impl Iterator<Item = &Position>) -> Result<()> {
     let positions: Vec<Position> = positions.copied().collect();
