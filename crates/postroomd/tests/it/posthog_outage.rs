@@ -124,6 +124,10 @@ impl Scene {
             let earliest = INTERVAL * u32::try_from(number).unwrap();
             assert!(*at + CLOCKS >= earliest, "probe {number} came early: {shown:?}");
         }
+        for pair in shown.windows(2) {
+            let apart = pair[1] - pair[0];
+            assert!(apart + CLOCKS >= INTERVAL, "two probes in {apart:?}: {shown:?}");
+        }
         for (killed, next) in kills {
             let first = asked_at.iter().find(|at| *at > killed).unwrap();
             let early = next.saturating_duration_since(*first);

@@ -16,6 +16,13 @@ use crate::store::outbox::with_timeout;
 use crate::store::table;
 use crate::store::tx::Tx;
 
+/// A probe is sent after the time of the next one is stored. The stored time lies later by this, so that a process that follows one
+/// which was killed in the middle of a probe does not ask too early.
+const AHEAD: Duration = Duration::from_millis(500);
+/// That time is stored again if storing it took longer than this, and so often at most: then the database answers slowly all the while.
+const NOTED_WITHIN: Duration = Duration::from_millis(250);
+const NOTES_MAX: u32 = 3;
+
 /// An outage of the destination, as the store has it.
 #[derive(Debug)]
 pub(super) struct Down {
@@ -101,11 +108,18 @@ impl ShardWorker {
     /// Writes the time of the next probe down before this one is sent: if this process dies meanwhile, the next one waits.
     pub(super) async fn note_next_probe(&self, work: &mut Work) -> Result<()> {
         let wait = self.route.probe.wait(None, Duration::ZERO, rand::random());
-        if let (Some(down), Some(wait)) = (&mut work.down, wait) {
-            let plan = async |tx: &Tx| outage::plan_probe(tx, &self.shard, Some(wait)).await;
+        let (Some(down), Some(wait)) = (&mut work.down, wait) else {
+            return Ok(());
+        };
+        for _ in 0..NOTES_MAX {
+            let begun = Instant::now();
+            let plan = async |tx: &Tx| outage::plan_probe(tx, &self.shard, Some(wait + AHEAD)).await;
             self.write_outage(work.epoch, plan).await?;
-            down.probe_at = Some(Instant::now() + wait);
+            if begun.elapsed() <= NOTED_WITHIN {
+                break;
+            }
         }
+        down.probe_at = Some(Instant::now() + wait);
         Ok(())
     }
 
