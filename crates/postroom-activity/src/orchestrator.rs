@@ -9,6 +9,7 @@ use crate::event::{ActivityEvent, ActivityRecorded, ActivityStored, event_of};
 use crate::mapper::MapperRegistry;
 use crate::policy::is_same_event;
 use crate::privacy::{Admitted, Privacy};
+use crate::sink::known;
 use crate::tables;
 
 /// Handles events of the domain and of clients.
@@ -16,7 +17,7 @@ use crate::tables;
 pub struct Orchestrator {
     mappers: Arc<MapperRegistry>,
     privacy: Arc<Privacy>,
-    /// Whether stored events go on to a sink.
+    /// Whether this process has a sink. If not, another process of the store may have one, which the store knows.
     has_sinks: bool,
 }
 
@@ -34,7 +35,7 @@ impl Orchestrator {
         Self::new(MapperRegistry::default(), privacy, true)
     }
 
-    /// One without mappers and sinks.
+    /// One without mappers that passes what it stores on only if a process of the same store has a sink.
     pub fn without_sinks(privacy: Arc<Privacy>) -> Self {
         Self::new(MapperRegistry::default(), privacy, false)
     }
@@ -131,12 +132,13 @@ impl Orchestrator {
 
     async fn store(&self, tx: &Tx, events: &[Admitted]) -> Result<Vec<Stored>> {
         let mut new = tables::insert_new(tx, events).await?;
+        let is_passed_on = !new.is_empty() && (self.has_sinks || known::is_any(tx).await?);
         let mut answers = Vec::with_capacity(events.len());
         let mut stored = Vec::new();
         for event in events {
             let is_new = new.remove(&event.event_id);
             answers.push(if is_new { Stored::New } else { Stored::Known });
-            if is_new && self.has_sinks {
+            if is_new && is_passed_on {
                 stored.push(event_of(&ActivityStored(event.clone().into()))?);
             }
         }
@@ -151,6 +153,17 @@ pub(crate) struct StoredAgain {
     pub(crate) inserted: u64,
     pub(crate) updated: u64,
     pub(crate) unchanged: u64,
+}
+
+impl StoredAgain {
+    /// Both results together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            inserted: self.inserted + other.inserted,
+            updated: self.updated + other.updated,
+            unchanged: self.unchanged + other.unchanged,
+        }
+    }
 }
 
 /// The result of storing an event.

@@ -9,9 +9,10 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::event::{ActivityRedispatched, event_of};
-use crate::query::{self, EventFilter};
-use crate::sink::route_name;
+use crate::event::{ActivityEvent, ActivityRedispatched, event_of};
+use crate::ingest::is_refused;
+use crate::query::{self, EventFilter, StoredEvent};
+use crate::sink::{known, route_name};
 use crate::tables::{self, TABLE};
 
 const REDISPATCHES: &str = "user_activity_redispatch";
@@ -199,37 +200,31 @@ pub(crate) fn job() -> Job {
 
 /// Sends as many events as one second allows; returns how many.
 async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
-    let mut left = u64::from(redispatch.per_second);
+    let (mut left, mut together) = (u64::from(redispatch.per_second), BATCH_MAX);
     let (mut sent, mut at) = (0, redispatch.sent_until_id);
     while left > 0 {
-        let tx = table::begin(db).await?;
-        tables::limit_waits(&tx).await?;
-        let range = (at, redispatch.until_id);
-        let batch = Ord::min(left, BATCH_MAX);
-        let stored = query::by_row(&tx, &redispatch.filter, range, batch).await?;
-        let count = stored.len() as u64;
-        let events: Vec<Event> = stored
-            .iter()
-            .map(|stored| {
-                let event = event_of(&ActivityRedispatched {
-                    sink_type: redispatch.sink_type.clone(),
-                    event: stored.event.clone(),
-                })?;
-                let event_type = ActivityRedispatched::type_for(&redispatch.sink_type);
-                Ok(Event { event_type, ..event })
-            })
-            .collect::<Result<_>>()?;
-        let is_last = count < batch;
-        let until = match stored.last() {
-            Some(last) if !is_last => last.id,
-            _ => redispatch.until_id,
+        let batch = Ord::min(left, together);
+        let some = match send(db, redispatch, at, batch).await {
+            Err(error) if is_refused(&error) && batch > 1 => {
+                together = 1; // one event costs no other
+                continue;
+            }
+            Err(error) if is_refused(&error) => {
+                let id = &redispatch.redispatch_id;
+                tracing::warn!(
+                    redispatch = id,
+                    after = at,
+                    error = error.report(),
+                    "a stored event cannot be sent again"
+                );
+                pass_over(db, redispatch, at).await?
+            }
+            some => some?,
         };
-        if !advance(&tx, (redispatch, at), (until, count), is_last).await? {
+        let Some(Sent { until, count, is_last }) = some else {
             return Ok(sent); // it was canceled
-        }
-        append(&tx, &events).await?;
-        tx.commit().await?;
-        (sent, left, at) = (sent + count, left - count, until);
+        };
+        (sent, left, at) = (sent + count, left.saturating_sub(batch), until);
         if is_last {
             break;
         }
@@ -237,19 +232,69 @@ async fn step(db: &DatabaseConnection, redispatch: &Redispatch) -> Result<u64> {
     Ok(sent)
 }
 
-/// Writes the progress, if the redispatch is still running from `at`.
-async fn advance(
-    tx: &Tx,
-    (redispatch, at): (&Redispatch, i64),
-    (until, count): (i64, u64),
+/// Events that were sent.
+struct Sent {
+    /// Every row up to here was looked at.
+    until: i64,
+    count: u64,
     is_last: bool,
-) -> Result<bool> {
-    let state = if is_last { State::Done } else { State::Running };
+}
+
+/// Sends the next events in one transaction; `None` if the redispatch was canceled.
+async fn send(db: &DatabaseConnection, redispatch: &Redispatch, at: i64, batch: u64) -> Result<Option<Sent>> {
+    let tx = tables::begin_limited(db).await?;
+    let (stored, some) = next(&tx, redispatch, at, batch).await?;
+    let events = stored.iter().map(|stored| again(redispatch, &stored.event));
+    let events: Vec<Event> = events.collect::<Result<_>>()?;
+    if !advance(&tx, (redispatch, at), &some).await? {
+        return Ok(None);
+    }
+    append(&tx, &events).await?;
+    tx.commit().await?;
+    Ok(Some(some))
+}
+
+/// Leaves out the next event, which the outbox refuses: its id or its content is too long, or, with the name of the sink around it, nested
+/// too deep.
+async fn pass_over(db: &DatabaseConnection, redispatch: &Redispatch, at: i64) -> Result<Option<Sent>> {
+    let tx = tables::begin_limited(db).await?;
+    let (_refused, next) = next(&tx, redispatch, at, 1).await?;
+    let none = Sent { count: 0, ..next };
+    let is_running = advance(&tx, (redispatch, at), &none).await?;
+    tx.commit().await?;
+    Ok(is_running.then_some(none))
+}
+
+/// The next events, and how far the redispatch is when they are sent.
+async fn next(tx: &Tx, redispatch: &Redispatch, at: i64, batch: u64) -> Result<(Vec<StoredEvent>, Sent)> {
+    let stored = query::by_row(tx, &redispatch.filter, (at, redispatch.until_id), batch).await?;
+    let count = stored.len() as u64;
+    let is_last = count < batch;
+    let until = match stored.last() {
+        Some(last) if !is_last => last.id,
+        _ => redispatch.until_id,
+    };
+    Ok((stored, Sent { until, count, is_last }))
+}
+
+/// The event by which a stored one is sent again.
+fn again(redispatch: &Redispatch, stored: &ActivityEvent) -> Result<Event> {
+    let event = event_of(&ActivityRedispatched {
+        sink_type: redispatch.sink_type.clone(),
+        event: stored.clone(),
+    })?;
+    let event_type = ActivityRedispatched::type_for(&redispatch.sink_type);
+    Ok(Event { event_type, ..event })
+}
+
+/// Writes the progress, if the redispatch is still running from `at`.
+async fn advance(tx: &Tx, (redispatch, at): (&Redispatch, i64), Sent { until, count, is_last }: &Sent) -> Result<bool> {
+    let state = if *is_last { State::Done } else { State::Running };
     let mut update = Query::update();
     update
         .table(REDISPATCHES)
-        .value("sent_until_id", until)
-        .value("sent", Expr::col("sent").add(i64::try_from(count).unwrap_or_default()))
+        .value("sent_until_id", *until)
+        .value("sent", Expr::col("sent").add(i64::try_from(*count).unwrap_or_default()))
         .value("state", state.name())
         .and_where(Expr::col("redispatch_id").eq(redispatch.redispatch_id.as_str()))
         .and_where(Expr::col("sent_until_id").eq(at))
@@ -295,16 +340,9 @@ fn read(row: &QueryResult) -> Result<Redispatch> {
 
 /// A sink has a route in the store once a process with it has run.
 async fn check_sink(tx: &Tx, sink_type: &str) -> Result<()> {
-    let mut select = Query::select();
-    select
-        .column("route")
-        .from(table::named(tx, table::Table::Cursor))
-        .and_where(Expr::col("route").eq(route_name(sink_type)))
-        .limit(1);
-    let row = tx.query_one(&select).await;
-    match row.map_err(|source| Error::db("look for a sink", source))? {
-        Some(_) => Ok(()),
-        None => Err(Error::invalid(format!(
+    match known::is_known(tx, sink_type).await? {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
             "there is no sink {sink_type:?}; `postroom status` shows the routes to sinks, activity-SINK"
         ))),
     }

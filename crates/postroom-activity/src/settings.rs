@@ -17,7 +17,7 @@ pub use message_queue::{Group, MessageQueueSettings, PollTimeout, Provider};
 pub use pii::{PiiSettings, Secret};
 
 /// The consumer group that stores events, unless the settings say another name.
-const GROUP: &str = "activity-store";
+pub(crate) const GROUP: &str = "activity-store";
 
 /// The environment variables of the specification, each with its key.
 pub(crate) const VARIABLES: [(&str, &str); 18] = [

@@ -4,6 +4,7 @@
 //! batch and says what became of each event.
 
 mod delay;
+pub(crate) mod known;
 mod posthog;
 mod webhook;
 

@@ -9,7 +9,7 @@ use postroom::Migration;
 use sea_orm::DbBackend;
 
 pub(crate) use insert::insert_new;
-pub(crate) use limit::limit_waits;
+pub(crate) use limit::{begin_limited, limit_waits};
 pub(crate) use read::{by_ids, row_to_event, select_events};
 pub(crate) use update::update;
 

@@ -9,6 +9,7 @@ use sea_orm::sea_query::{Expr, ExprTrait as _, Query};
 use sea_orm::{ConnectionTrait as _, DatabaseConnection};
 
 use super::{REPROCESSES, Reprocess, running};
+use crate::ingest::is_refused;
 use crate::orchestrator::{Orchestrator, StoredAgain};
 use crate::privacy::Admitted;
 use crate::redispatch::State;
@@ -59,15 +60,71 @@ async fn step(db: &DatabaseConnection, orchestrator: &Orchestrator, reprocess: &
         true => return finish(db, reprocess).await, // no mapper, nothing to map
         false => history.page(db, (reprocess.done_id, reprocess.until_id), PAGE).await?,
     };
-    let (events, failed) = map(orchestrator, reprocess, &page.entries);
-    let tx = table::begin(db).await?;
-    tables::limit_waits(&tx).await?;
-    if !advance(&tx, reprocess, page.next).await? {
+    let mapped = map(orchestrator, reprocess, &page.entries);
+    match write(db, orchestrator, (reprocess, page.next), &mapped).await {
+        Err(error) if is_refused(&error) => write_each(db, orchestrator, (reprocess, page.next), mapped).await,
+        written => written,
+    }
+}
+
+/// What domain events were mapped to.
+struct Mapped {
+    events: Vec<Admitted>,
+    /// Domain events that the mapping refused.
+    failed: u64,
+}
+
+/// Writes a page and the progress in one transaction.
+async fn write(
+    db: &DatabaseConnection,
+    orchestrator: &Orchestrator,
+    (reprocess, done_id): (&Reprocess, i64),
+    Mapped { events, failed }: &Mapped,
+) -> Result<()> {
+    let tx = tables::begin_limited(db).await?;
+    if !advance(&tx, reprocess, done_id).await? {
         return Ok(()); // it was canceled
     }
-    let again = orchestrator.store_again(&tx, &events).await?;
-    count(&tx, reprocess, again, failed).await?;
+    let again = orchestrator.store_again(&tx, events).await?;
+    count(&tx, reprocess, again, *failed).await?;
     tx.commit().await
+}
+
+/// The same for a page with an event that the database or the engine refuses: each event alone, so that one costs no other. One that is
+/// refused counts as failed. A process that is killed before the progress is written repeats the page, which changes nothing more.
+async fn write_each(
+    db: &DatabaseConnection,
+    orchestrator: &Orchestrator,
+    (reprocess, done_id): (&Reprocess, i64),
+    Mapped { events, mut failed }: Mapped,
+) -> Result<()> {
+    let mut all = StoredAgain::default();
+    for event in &events {
+        match write_alone(db, orchestrator, event).await {
+            Ok(again) => all = all.and(again),
+            Err(error) if is_refused(&error) => {
+                tracing::warn!(
+                    event = event.event_id,
+                    error = error.report(),
+                    "a mapped event could not be stored"
+                );
+                failed += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let tx = tables::begin_limited(db).await?;
+    if advance(&tx, reprocess, done_id).await? {
+        count(&tx, reprocess, all, failed).await?;
+    }
+    tx.commit().await
+}
+
+async fn write_alone(db: &DatabaseConnection, orchestrator: &Orchestrator, event: &Admitted) -> Result<StoredAgain> {
+    let tx = tables::begin_limited(db).await?;
+    let again = orchestrator.store_again(&tx, std::slice::from_ref(event)).await?;
+    tx.commit().await?;
+    Ok(again)
 }
 
 async fn finish(db: &DatabaseConnection, reprocess: &Reprocess) -> Result<()> {
@@ -76,8 +133,8 @@ async fn finish(db: &DatabaseConnection, reprocess: &Reprocess) -> Result<()> {
     tx.commit().await
 }
 
-/// The activity events of the range that these domain events report, and how many domain events the mapping refused.
-fn map(orchestrator: &Orchestrator, reprocess: &Reprocess, entries: &[Entry]) -> (Vec<Admitted>, u64) {
+/// The activity events of the range that these domain events report.
+fn map(orchestrator: &Orchestrator, reprocess: &Reprocess, entries: &[Entry]) -> Mapped {
     let (mut events, mut failed) = (Vec::new(), 0);
     let name = reprocess.range.event_name.as_deref();
     for entry in entries {
@@ -90,7 +147,7 @@ fn map(orchestrator: &Orchestrator, reprocess: &Reprocess, entries: &[Entry]) ->
             }
         }
     }
-    (events, failed)
+    Mapped { events, failed }
 }
 
 /// Writes the progress, if the reprocess is still running from where this step began.

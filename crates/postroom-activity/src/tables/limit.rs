@@ -1,7 +1,14 @@
 //! Limits how long a transaction waits, for transactions that a request of a client waits for.
 
-use postroom::{Error, Result, Tx};
-use sea_orm::{ConnectionTrait as _, DbBackend};
+use postroom::{Error, Result, Tx, table};
+use sea_orm::{ConnectionTrait as _, DatabaseConnection, DbBackend};
+
+/// Begins a transaction whose waits are limited.
+pub(crate) async fn begin_limited(db: &DatabaseConnection) -> Result<Tx> {
+    let tx = table::begin(db).await?;
+    limit_waits(&tx).await?;
+    Ok(tx)
+}
 
 /// Limits the waits of this transaction on the server: a second for locks, five for a statement. MySQL and MariaDB keep the limits
 /// for the session; the next transaction resets them. SQLite has no locks to wait for once a transaction has begun.

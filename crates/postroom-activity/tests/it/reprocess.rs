@@ -5,22 +5,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use postroom::operate::History;
 use postroom::{Error, Event, append, clock, parse_payload, table};
 use postroom_activity::query::{self, EventFilter};
 use postroom_activity::redispatch::State;
 use postroom_activity::reprocess::{self, Range, Reprocess};
-use postroom_activity::{ActivityEvent, ActivityMapper};
-use postroom_testkit::Fresh;
+use postroom_activity::{ActivityEvent, ActivityMapper, ActivitySink, SinkAnswer};
 use postroom_testkit::stage::{Running, Scenery};
 use postroom_testkit::wait::until;
+use postroom_testkit::{Fresh, fresh};
+use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};
 
 use crate::sink::is_outbox_empty;
+
+/// Entries of wanted types may lie far apart: a page reads a limited part of the log, and goes on at the next entry.
+#[tokio::test]
+async fn a_page_of_the_history_reads_a_limited_part_of_the_log() {
+    let fresh = fresh::sqlite().await;
+    pay(&fresh, 1).await;
+    let far = 10_000_000;
+    let jump = format!("update sqlite_sequence set seq = {far} - 1 where name = 'postroom_outbox'");
+    fresh.db().execute_unprepared(&jump).await.unwrap();
+    pay(&fresh, 1).await;
+    let history = History::default();
+    assert_eq!(history.bounds(fresh.db()).await.unwrap(), Some((1, far)));
+    let first = history.page(fresh.db(), (0, far), 100).await.unwrap();
+    assert_eq!((first.entries.len(), first.next), (1, far - 1));
+    let second = history.page(fresh.db(), (first.next, far), 100).await.unwrap();
+    assert_eq!((second.entries.len(), second.next), (1, far));
+}
 
 postroom_testkit::on_each_database! {
     a_range_is_mapped_again: a_range_is_mapped_again_sqlite, a_range_is_mapped_again_postgres, a_range_is_mapped_again_mariadb;
     one_that_was_killed_goes_on: one_that_was_killed_goes_on_sqlite, one_that_was_killed_goes_on_postgres,
         one_that_was_killed_goes_on_mariadb;
+    an_event_that_cannot_be_stored_costs_no_other: an_event_that_cannot_be_stored_costs_no_other_sqlite,
+        an_event_that_cannot_be_stored_costs_no_other_postgres, an_event_that_cannot_be_stored_costs_no_other_mariadb;
 }
 
 /// Maps numbered events, in an older version, or a newer one that differs for some of them.
@@ -31,6 +53,8 @@ struct Numbered {
     mapped: Arc<AtomicUsize>,
     /// It hangs when it has mapped so many.
     hangs_at: Option<usize>,
+    /// It makes an event of this one that is too large for the outbox.
+    too_large: Option<u64>,
 }
 
 impl ActivityMapper for Numbered {
@@ -48,6 +72,7 @@ impl ActivityMapper for Numbered {
         let number = payload["number"].as_u64().unwrap();
         let activity = ActivityEvent::from_domain(event, "order.paid", "v1").property("number", number);
         match number % 10 {
+            _ if self.too_large == Some(number) => Ok(Some(activity.property("text", "x".repeat(1 << 20)))),
             // The older version knew nothing of these.
             0 if !self.is_new => Ok(None),
             1 if self.is_new => Ok(Some(activity.member(42))),
@@ -151,6 +176,39 @@ async fn a_range_is_mapped_again(fresh: Fresh) {
         .await
         .unwrap_err();
     running.close().await;
+}
+
+/// Takes everything.
+#[derive(Debug)]
+struct Sink;
+
+#[async_trait]
+impl ActivitySink for Sink {
+    fn sink_type(&self) -> &'static str {
+        "test"
+    }
+
+    async fn sink_batch(&self, events: &[ActivityEvent]) -> Vec<SinkAnswer> {
+        vec![SinkAnswer::Taken; events.len()]
+    }
+}
+
+/// A mapper makes an event that the outbox does not take on its way to the sinks.
+async fn an_event_that_cannot_be_stored_costs_no_other(fresh: Fresh) {
+    let running = open(&fresh, Numbered::default()).await;
+    pay(&fresh, 30).await;
+    until("27 are stored", || async { stored(&fresh).await.len() == 27 }).await;
+    running.close().await;
+    let mapper = Numbered {
+        is_new: true,
+        too_large: Some(10),
+        ..Numbered::default()
+    };
+    let module = crate::activity().mapper(mapper).sink(Arc::new(Sink)).module();
+    let _running = Running::open(&fresh, vec![module], Scenery::default()).await;
+    let done = again(&fresh, &range(None)).await;
+    assert_eq!(counts(&done), (2, 3, 21, 4), "one is refused, and three by the mapper");
+    assert_eq!(stored(&fresh).await.len(), 29);
 }
 
 async fn one_that_was_killed_goes_on(fresh: Fresh) {

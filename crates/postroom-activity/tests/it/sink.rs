@@ -20,6 +20,8 @@ postroom_testkit::on_each_database! {
         stored_events_reach_the_sink_mariadb;
     a_member_is_forgotten: a_member_is_forgotten_sqlite, a_member_is_forgotten_postgres, a_member_is_forgotten_mariadb;
     events_are_sent_again: events_are_sent_again_sqlite, events_are_sent_again_postgres, events_are_sent_again_mariadb;
+    an_event_that_cannot_be_sent_again_costs_no_other: an_event_that_cannot_be_sent_again_costs_no_other_sqlite,
+        an_event_that_cannot_be_sent_again_costs_no_other_postgres, an_event_that_cannot_be_sent_again_costs_no_other_mariadb;
 }
 
 /// Takes every event but those named `bad`.
@@ -177,8 +179,10 @@ async fn events_are_sent_again(fresh: Fresh) {
         member_id: Some(42),
         ..EventFilter::default()
     };
-    let unknown = redispatch::begin(fresh.db(), ("nowhere", &filter), 5, "kim").await;
-    assert!(unknown.unwrap_err().report().contains("no sink \"nowhere\""));
+    for no_sink in ["nowhere", "store", "off"] {
+        let unknown = redispatch::begin(fresh.db(), (no_sink, &filter), 5, "kim").await;
+        assert!(unknown.unwrap_err().report().contains(&format!("no sink {no_sink:?}")));
+    }
     let id = redispatch::begin(fresh.db(), ("test", &filter), 4, "kim")
         .await
         .unwrap();
@@ -209,6 +213,31 @@ async fn events_are_sent_again(fresh: Fresh) {
         .unwrap();
     redispatch::cancel(fresh.db(), &id, "lee").await.unwrap();
     assert_eq!(redispatch::list(fresh.db()).await.unwrap()[0].state, State::Canceled);
+}
+
+/// Its id has 64 characters and more bytes than a key of the outbox may have. It was stored while there was no sink.
+async fn an_event_that_cannot_be_sent_again_costs_no_other(fresh: Fresh) {
+    let module = crate::activity().module();
+    module.migrate(&*fresh.store()).await.unwrap();
+    let events = ["a", &"😀".repeat(64), "b", "c"].map(|id| named(id, "good"));
+    let tx = table::begin(fresh.db()).await.unwrap();
+    let orchestrator = Orchestrator::without_sinks(crate::privacy());
+    orchestrator.handle_client_events(&tx, events.to_vec()).await.unwrap();
+    tx.commit().await.unwrap();
+    let sink = Arc::new(Sink::default());
+    let _running = open(&fresh, &sink).await;
+    let everything = EventFilter::default();
+    until("the sink is known", || async {
+        let begun = redispatch::begin(fresh.db(), ("test", &everything), 100, "kim").await;
+        begun.is_ok()
+    })
+    .await;
+    until("it is done", || async {
+        redispatch::list(fresh.db()).await.unwrap()[0].state == State::Done
+    })
+    .await;
+    assert_eq!(redispatch::list(fresh.db()).await.unwrap()[0].sent, 3);
+    until("the others arrive", || async { sink.taken().len() == 3 }).await;
 }
 
 async fn a_member_is_forgotten(fresh: Fresh) {

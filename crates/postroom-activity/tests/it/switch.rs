@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postroom::{Event, append, operate, parse_payload, table};
 use postroom_activity::query::{self, EventFilter};
-use postroom_activity::{Activity, ActivityEvent, ActivityMapper, ActivitySink, Orchestrator, SinkAnswer, redispatch};
+use postroom_activity::{
+    Activity, ActivityEvent, ActivityMapper, ActivitySink, Orchestrator, Recorder, SinkAnswer, redispatch,
+};
 use postroom_host::Module;
 use postroom_testkit::fake_posthog::{FakePosthog, Outcome, PROJECT_API_KEY};
 use postroom_testkit::stage::{Running, Scenery};
@@ -23,6 +25,8 @@ postroom_testkit::on_each_database! {
         posthog_off_frees_the_outbox_mariadb;
     collection_off_frees_the_outbox: collection_off_frees_the_outbox_sqlite, collection_off_frees_the_outbox_postgres,
         collection_off_frees_the_outbox_mariadb;
+    a_process_without_posthog_stores_for_one_that_has_it: without_posthog_stores_for_one_that_has_it_sqlite,
+        without_posthog_stores_for_one_that_has_it_postgres, without_posthog_stores_for_one_that_has_it_mariadb;
 }
 
 fn configured(activity: Activity, section: &Value) -> Module {
@@ -163,6 +167,19 @@ async fn posthog_on_again_begins_with_what_is_kept_if_told_so() {
         fake.uuids() == ids(&before)
     })
     .await;
+}
+
+/// A process without the settings of PostHog does not switch it off for others, so what it stores goes there too.
+async fn a_process_without_posthog_stores_for_one_that_has_it(fresh: Fresh) {
+    let fake = FakePosthog::open().await;
+    let _with = open(&fresh, with_posthog(&fake, None)).await;
+    until_known(&fresh, "activity-posthog", true).await;
+    let recorder = Recorder::default();
+    let module = crate::activity().recorder(recorder.clone());
+    let _without = open(&fresh, configured(module, &json!({}))).await;
+    let recorded = events(3);
+    recorded.iter().for_each(|event| recorder.record(event.clone()));
+    until("they arrive", || async { fake.uuids() == ids(&recorded) }).await;
 }
 
 /// A sink that takes nothing now.

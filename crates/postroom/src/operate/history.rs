@@ -15,6 +15,9 @@ use crate::store::tx::Tx;
 
 /// About how many bytes one page holds.
 const PAGE_BYTES: usize = 4 << 20;
+/// Numbers that one page looks at. Between two entries of the wanted types there may be millions of others, which one statement would
+/// read for minutes.
+const SPAN: i64 = 100_000;
 /// Retention moves entries from the first to the second, so they are read in this order: none is missed in between.
 const TABLES: [Table; 2] = [Table::Outbox, Table::Audit];
 
@@ -66,16 +69,20 @@ impl History<'_> {
         Ok(bounds)
     }
 
-    /// The next events with a number above `after` and up to `last`, at most `limit` and a few megabytes of them. This writes
-    /// nothing.
+    /// The next events with a number above `after` and up to `last`, at most `limit` and a few megabytes of them. A page may be empty
+    /// before the last one. This writes nothing.
     pub async fn page(&self, db: &DatabaseConnection, (after, last): (i64, i64), limit: usize) -> Result<HistoryPage> {
         let tx = table::look(db).await?;
+        let end = Ord::min(last, after.saturating_add(SPAN));
         let mut ids = BTreeSet::new();
         for table in TABLES {
-            ids.extend(self.ids(&tx, table, (after, last), limit).await?);
+            ids.extend(self.ids(&tx, table, (after, end), limit).await?);
         }
         let ids: Vec<i64> = ids.into_iter().take(limit).collect();
-        let mut next = ids.last().copied().filter(|_| ids.len() == limit).unwrap_or(last);
+        let mut next = match ids.last().filter(|_| ids.len() == limit) {
+            Some(full) => *full,
+            None => before_next(&tx, (end, last)).await?,
+        };
         let mut entries: Vec<Entry> = Vec::with_capacity(ids.len());
         for table in TABLES {
             let is_read = |id: &&i64| entries.iter().any(|entry| entry.id == **id);
@@ -117,6 +124,24 @@ impl History<'_> {
             .add_option(self.from.map(|from| Expr::col("created_at").gte(at(from))))
             .add_option(self.until.map(|until| Expr::col("created_at").lt(at(until))))
     }
+}
+
+/// The number before the next entry above `end`, whatever its type; `last` if there is none up to it.
+async fn before_next(tx: &Tx, (end, last): (i64, i64)) -> Result<i64> {
+    let mut before = last;
+    for table in TABLES {
+        let mut select = Query::select();
+        select
+            .expr_as(Expr::col("id").min(), "next")
+            .from(table::named(tx, table))
+            .and_where(Expr::col("id").gt(end))
+            .and_where(Expr::col("id").lte(last));
+        let row = tx.query_one(&select).await;
+        let row = row.map_err(|source| Error::db("look for recorded events", source))?;
+        let next: Option<i64> = row.map_or(Ok(None), |row| row.try_get("", "next"))?;
+        before = next.map_or(before, |next| Ord::min(before, next - 1));
+    }
+    Ok(before)
 }
 
 async fn read(tx: &Tx, table: Table, ids: &[i64]) -> Result<Bounded<Entry>> {
