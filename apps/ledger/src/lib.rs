@@ -18,7 +18,7 @@ mod traffic;
 
 use std::time::Duration;
 
-use postroom::{Delays, Handler, Idempotency, Retry, Subscriber};
+use postroom::{Dead, Delays, Handler, Idempotency, Retry, Subscriber};
 use postroom_host::Module;
 
 pub use alert::{Observed, PENDING_LONG_S, RULES, judge};
@@ -51,8 +51,10 @@ pub fn module() -> Module {
         .subscriber(subscriber(portfolios, handlers::add_to_portfolio, Idempotency::Inbox))
         // The audit log is kept longer than the inbox. Its own key (transaction, account) detects repetitions for five years.
         .subscriber(subscriber(audit, handlers::write_audit, Idempotency::Upsert))
-        // The inbox drops redeliveries. So a number that arrives twice belongs to two different events.
-        .subscriber(subscriber(sequence, handlers::watch_sequence, Idempotency::Inbox))
+        // The inbox drops redeliveries. So a number that arrives twice belongs to two different events. A failed event holds its
+        // account, here and in the topic that the platform publishes to: the topic has the events of an account in the order of
+        // their numbers, whatever an operator decides and when.
+        .subscriber(subscriber(sequence, handlers::watch_sequence, Idempotency::Inbox).dead(Dead::Hold))
         .job(retention::job())
         .alerts(RULES, alert::look)
         .http(http::routes())
@@ -86,5 +88,14 @@ mod tests {
             let wanted = module.subscribers.iter().filter(|one| one.filter.matches(event.name));
             assert_eq!(wanted.count(), GROUPS.len(), "{}", event.name);
         }
+    }
+
+    /// The other read models take an account's events in any order.
+    #[test]
+    fn only_the_check_of_the_numbers_holds_an_account() {
+        let module = module();
+        let holding = module.subscribers.iter().filter(|one| one.dead == Dead::Hold);
+        let holding: Vec<&str> = holding.map(|one| one.group.as_str()).collect();
+        assert_eq!(holding, ["ledger-sequence"]);
     }
 }

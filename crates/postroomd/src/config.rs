@@ -250,6 +250,7 @@ mod tests {
                 attempts_max: None,
                 age_max: Some(Duration::from_secs(5 * 60)),
             },
+            dead: postroom::Dead::Skip, // and the line goes on
             ..Route::new("commerce", kafka)
         };
         assert_eq!(config.routes, [expected]);
@@ -271,6 +272,7 @@ mod tests {
                 attempts_max: Some(5),
                 age_max: None,
             },
+            dead: postroom::Dead::Hold, // later events of the account wait for a person
             ..Route::new("ledger", Destination::Broker(BrokerKind::Kafka))
         };
         assert_eq!(config.routes, [expected]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postroom::dead::{self, Selection};
-use postroom::{HOPS_MAX, Ordering, Retry, Verdict, clock, emit, table};
+use postroom::{Dead, HOPS_MAX, Ordering, Retry, Verdict, clock, emit, table};
 use postroom_testkit::wait::PATIENCE;
 use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
@@ -50,6 +50,8 @@ fn u_06_events_are_handled_one_at_a_time_in_the_order_of_the_outbox() {
             ..Umbra::default().retry
         };
         assert_eq!(subscriber.retry, expected, "{}", subscriber.group);
+        // A person decides on the dead letter; what follows goes on, and handlers ignore what comes late.
+        assert_eq!(subscriber.dead, Dead::Skip, "{}", subscriber.group);
     }
 }
 

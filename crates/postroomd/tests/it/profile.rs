@@ -6,10 +6,12 @@
     reason = "a test harness: what is missing has failed"
 )]
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use postroom_testkit::foreign::redis_cli;
 use postroom_testkit::fresh;
+use postroom_testkit::own_topics::OwnTopics;
 use postroom_testkit::wait::until;
 use toml::Table;
 
@@ -20,21 +22,25 @@ fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/profiles")
 }
 
-/// The profile as it stands, but for its addresses.
-fn commerce_on(store: &str, kafka: &str) -> String {
-    let profile = std::fs::read_to_string(profiles().join("commerce.toml")).unwrap();
+/// A profile as it stands, but for its addresses and the prefix of its topics.
+fn on_kafka(name: &str, store: &str, prefix: &str) -> String {
+    let profile = std::fs::read_to_string(profiles().join(name)).unwrap();
     let mut profile: Table = profile.parse().unwrap();
     profile["store"]["url"] = store.into();
     let broker = profile["brokers"]["kafka"].as_table_mut().unwrap();
-    broker.insert("url".to_owned(), kafka.into());
-    broker.insert("prefix".to_owned(), format!("test-{}-", uuid::Uuid::now_v7()).into());
+    broker.insert("url".to_owned(), variable("POSTROOM_TEST_KAFKA_URL").into());
+    broker.insert("prefix".to_owned(), prefix.into());
     profile.to_string()
+}
+
+fn prefix() -> String {
+    format!("test-{}-", uuid::Uuid::now_v7())
 }
 
 #[tokio::test]
 async fn the_shop_works_with_its_profile_and_publishes_each_event_once() {
     let (fresh, place) = (fresh::postgres().await, Place::new());
-    place.configure(&commerce_on(&fresh.url(), &variable("POSTROOM_TEST_KAFKA_URL")));
+    place.configure(&on_kafka("commerce.toml", &fresh.url(), &prefix()));
     let made = place.ok(&["topics", "apply"]).await;
     assert_eq!(made.lines().count(), 8, "four topics and their dead letters: {made}");
     place.ok(&["migrate"]).await;
@@ -74,6 +80,66 @@ async fn the_shop_works_with_its_profile_and_publishes_each_event_once() {
             "commerce-views"
         ]
     );
+}
+
+/// The first event of an account fails, because its topic is not there yet. Later events of the account wait until an operator has
+/// retried the failed one, so the topic has them in the order of their numbers. Other accounts go on.
+#[tokio::test]
+async fn no_event_of_an_account_overtakes_a_failed_one_with_the_profile_of_the_ledger() {
+    let (fresh, place, prefix) = (fresh::mysql().await, Place::new(), prefix());
+    place.configure(&on_kafka("ledger.toml", &fresh.url(), &prefix));
+    place.ok(&["migrate"]).await;
+    let serve = place.start(&["serve", "--roles", "relay"]).await;
+    let mut keys = 0;
+    let mut post = async |path: &str, body: &str| {
+        keys += 1;
+        let headers = format!("content-type: application/json\r\nidempotency-key: {keys}\r\n");
+        let (code, answer) = serve.request_with("POST", path, &headers, body).await;
+        assert_eq!(code, 201, "{path}: {answer}");
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+    };
+    let mut open = async |owner: &str| {
+        let body = format!(r#"{{"owner":"{owner}","name":"Everyday","currency":"KRW"}}"#);
+        let account = post("/ledger/accounts", &body).await;
+        format!("/ledger/accounts/{}/deposits", account["account_id"].as_str().unwrap())
+    };
+    let (ada, bob) = (open("ada").await, open("bob").await);
+    post(&ada, r#"{"amount":1,"currency":"KRW"}"#).await;
+    place.wait_for_route("ledger", |route| route["dead"] == 1).await;
+
+    place.ok(&["topics", "apply"]).await;
+    for amount in 2..=4 {
+        post(&ada, &format!(r#"{{"amount":{amount},"currency":"KRW"}}"#)).await;
+    }
+    post(&bob, r#"{"amount":9,"currency":"KRW"}"#).await;
+    place
+        .wait_for_route("ledger", |route| {
+            route["delivered"].as_u64() >= Some(1) && route["backlog"] == 0
+        })
+        .await;
+    let failed = serve
+        .wait_for("/ledger/events?state=FAILED", |_, body| body != "[]")
+        .await;
+    assert_eq!(failed.matches("account_id").count(), 1, "{failed}");
+    place.ok(&["dead", "retry", "--route", "ledger"]).await;
+    place.wait_for_route("ledger", |route| route["delivered"] == 5).await;
+    let numbers = numbers_in_topic(&prefix, 5).await;
+    let of_ada: Vec<i64> = numbers[&ada].clone();
+    assert_eq!(of_ada, [1, 2, 3, 4], "{numbers:?}");
+    serve.stop().await;
+}
+
+/// The sequence numbers of each account's events in the topic of the ledger, in the order of the topic; `events` of them.
+async fn numbers_in_topic(prefix: &str, events: usize) -> HashMap<String, Vec<i64>> {
+    let topics = OwnTopics::with_prefix(&variable("POSTROOM_TEST_KAFKA_URL"), prefix);
+    let mut numbers: HashMap<String, Vec<i64>> = HashMap::new();
+    for message in topics.read("ledger-events", events).await {
+        let event = message.event().unwrap();
+        let movement: ledger::Movement = event.decode().unwrap();
+        let account = format!("/ledger/accounts/{}/deposits", movement.account_id);
+        numbers.entry(account).or_default().push(movement.sequence_number);
+    }
+    numbers
 }
 
 /// The profile as it stands, but for its addresses and the prefix of its stream.
