@@ -2,6 +2,8 @@
 const TOKEN_REFUSED = 4006;
 const CLOSE_REASONS = { 1012: "drain", 1013: "unavailable", 4000: "slow", 4001: "expired", 4002: "evicted", 4003: "lifetime", 4004: "gap" };
 const MESSAGE_CHARS_MAX = 16_000; // the server takes 64 KiB
+const RESEND_MS = 10_000; // without an answer, on a connection that is open
+const PASSING = ["too_fast", "unavailable", "timeout", "failed"]; // errors after which the same message may succeed
 
 // Connects to chat rooms by a WebSocket. After a gap each room goes on exactly after its last event. Messages that the server has not
 // stored are sent again under the same id, so each is one message.
@@ -12,7 +14,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
   const changes = new Map(); // "room/message" -> an edit or delete without an answer
   const counts = { received: 0, duplicates: 0, gaps: 0, connections: 0 };
   const state = { state: "connecting" };
-  let outbox, way, member, socket, isClosed = false;
+  let way, member, socket, isClosed = false;
   for (const room of wanted) rooms.set(room.roomId ?? room, { after: room.after ?? null });
 
   function show(next) {
@@ -46,8 +48,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
         transmit({ type: "auth", token: jwt });
         if (!rooms.size) open(); // nothing will confirm it
         for (const roomId of rooms.keys()) transmitJoin(roomId);
-        for (const message of outbox.all()) transmitSend(message);
-        for (const { message } of changes.values()) transmit(message);
+        resend(0);
       };
       own.onmessage = ({ data }) => {
         silence.heard();
@@ -68,8 +69,22 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     transmit({ type: "join", roomId, after: rooms.get(roomId).after });
   }
 
-  function transmitSend({ roomId, clientMsgId, body }) {
+  function transmitSend(message) {
+    const { roomId, clientMsgId, body } = message;
+    message.sentAt = Date.now();
     transmit({ type: "send", roomId, clientMsgId, body });
+  }
+
+  function transmitChange(change) {
+    change.sentAt = Date.now();
+    transmit(change.message);
+  }
+
+  // Sends again what has had no answer for so long. On a new connection, also messages that are not stored yet.
+  function resend(ms) {
+    const isDue = ({ state, sentAt = 0 }) => ms === 0 || (state !== "sending" && Date.now() - sentAt >= ms);
+    outbox.list().filter(isDue).forEach(transmitSend);
+    [...changes.values()].filter(isDue).forEach(transmitChange);
   }
 
   // Messages of the server.
@@ -79,7 +94,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     if (event === "ping") transmit({ type: "pong" });
     else if (event === "expiring") renew();
     else if (event === "joined" || event === "reset") takeJoined(message);
-    else if (event === "sent") outbox.allot(message);
+    else if (event === "sent") takeSent(message);
     else if (event === "stored") outbox.store(roomId, seq);
     else if (event === "error") takeError(message);
     else if (message.data?.roomId !== undefined) takeRoomEvent(message);
@@ -118,10 +133,18 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     transmitJoin(roomId);
   }
 
+  function takeSent(message) {
+    if (message.clientMsgId) return outbox.allot(message);
+    // A change that changes nothing makes no event; the answer names an older one.
+    const room = rooms.get(message.roomId), isShown = !room || message.seq <= room.after;
+    if (isShown && changes.get(keyOf(message))?.isOnly) settle(message, undefined, (change) => change.resolve(message));
+    return undefined;
+  }
+
   function takeError(message) {
     const { code, detail, clientMsgId } = message;
-    if (clientMsgId) outbox.refuse(message);
-    else settle(message, undefined, (change) => change.reject(Object.assign(new Error(detail), { code })));
+    if (clientMsgId && !PASSING.includes(code)) outbox.refuse(message);
+    else if (!PASSING.includes(code)) settle(message, undefined, (change) => change.reject(Object.assign(new Error(detail), { code })));
     call(onEvent, message);
   }
 
@@ -132,20 +155,22 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
 
   // Edits and deletes. The newest change of a message is sent again until an answer comes.
 
+  const keyOf = ({ roomId, messageId }) => `${roomId}/${messageId}`;
+
   function change(message, event) {
-    const key = `${message.roomId}/${message.messageId}`;
-    const answered = new Promise((resolve, reject) => {
-      changes.get(key)?.reject(new Error("a later change replaces this one"));
-      changes.set(key, { message, event, resolve, reject });
+    const earlier = changes.get(keyOf(message));
+    earlier?.reject(new Error("a later change replaces this one"));
+    return new Promise((resolve, reject) => {
+      const latest = { message, event, resolve, reject, isOnly: !earlier };
+      changes.set(keyOf(message), latest);
+      transmitChange(latest);
     });
-    transmit(message);
-    return answered;
   }
 
-  function settle({ roomId, messageId }, event, how) {
-    const key = `${roomId}/${messageId}`, found = changes.get(key);
+  function settle(message, event, how) {
+    const found = changes.get(keyOf(message));
     if (!found || (event && event !== found.event)) return;
-    changes.delete(key);
+    changes.delete(keyOf(message));
     how(found);
   }
 
@@ -156,12 +181,13 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     way = keepConnected({ token, connect, onState: show, renews: false, ...times });
   }
 
-  outbox = createOutbox((message) => call(onSend, message));
+  const outbox = createOutbox((message) => call(onSend, message));
+  const resending = setInterval(() => resend(RESEND_MS), RESEND_MS / 2);
   start();
   return {
     get state() { return state.state; },
     get counts() { return { ...counts }; },
-    get outbox() { return outbox.all(); },
+    get outbox() { return outbox.list().map(({ sentAt, ...message }) => message); },
     after: (roomId) => rooms.get(roomId)?.after,
     send(roomId, body, clientMsgId = crypto.randomUUID()) {
       if (body.length > MESSAGE_CHARS_MAX) throw new Error(`a message has at most ${MESSAGE_CHARS_MAX} characters`);
@@ -181,6 +207,7 @@ export function connectChat({ url, token, rooms: wanted = [], onEvent, onSend, o
     reconnect: () => way?.reconnect(),
     close() {
       isClosed = true;
+      clearInterval(resending);
       way?.close();
       show({ state: "closed" });
     },

@@ -11,8 +11,9 @@ function createEventLog(start) {
     era: start && 1,
     seq: start?.seq ?? 0,
     id: start?.id,
+    top: start?.seq ?? 0, // the newest number that the server has told
     unread: undefined,
-    position: () => ({ era: log.era, seq: log.seq, id: log.id, unread: log.unread }),
+    position: () => ({ era: log.era, seq: log.seq, id: log.id, top: log.top, unread: log.unread }),
 
     // The entry for an event of the server; nothing, if it is known.
     entry({ event, id, data }) {
@@ -34,6 +35,7 @@ function createEventLog(start) {
 
     add(entry) {
       Object.assign(log, { era: entry.era, seq: entry.seq ?? log.seq, id: entry.id || log.id });
+      log.top = Math.max(log.top, entry.seq ?? 0, entry.data?.top ?? 0);
       log.unread = entry.data?.unread ?? log.unread;
       entries.push(entry);
       if (entries.length > EVENTS_KEPT) entries.shift();
@@ -64,8 +66,8 @@ function createIntake({ log, counts, onEntry }) {
   return function take({ event, id, data: text }) {
     if (text === undefined) log.id = id || log.id; // the position alone
     if (text === undefined || event === "ping") return undefined;
-    const data = parseJson(text);
-    if (event === "end") return { kind: "lost", reason: data?.reason ?? "ended", retryMs: data?.retryMs };
+    const data = parseJson(text) ?? text;
+    if (event === "end") return { kind: "lost", reason: data.reason ?? "ended", retryMs: data.retryMs };
     if (event === "evicted") return { kind: "evicted", reason: "evicted" };
     const entry = log.entry({ event, id, data });
     if (!entry) {

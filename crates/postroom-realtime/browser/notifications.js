@@ -27,7 +27,7 @@ export function connectNotifications({ url, token, onEvent, onState, cursor, sha
   // The page loads once more what it shows.
   function resetTo(position, reason) {
     log.jump(position);
-    deliver({ event: "reset", id: position.id, data: { reason, top: position.seq, unread: position.unread } });
+    deliver({ event: "reset", id: position.id, data: { reason, top: position.top, unread: position.unread } });
   }
 
   // The tab that leads has the connection.

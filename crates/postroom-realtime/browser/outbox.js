@@ -25,7 +25,7 @@ function createOutbox(onChange) {
   }
 
   return {
-    all: () => [...waiting.values()].map((message) => ({ ...message })),
+    list: () => [...waiting.values()],
 
     // Goes on with the messages that an earlier page has left.
     open(name) {

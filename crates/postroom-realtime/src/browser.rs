@@ -54,7 +54,9 @@ fn tag() -> HeaderValue {
 /// Whether the browser has this version.
 fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut tags = known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let mut tags = known
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
     // A proxy that compresses makes the tag a weak one.
     tags.any(|known| known.trim().trim_start_matches("W/").as_bytes() == tag.as_bytes())
 }

@@ -24,6 +24,8 @@ pub struct Browser {
     answers: BufReader<ChildStdout>,
     /// The number of the last command.
     number: u64,
+    /// Uncaught errors of pages and errors on their consoles, each with the session of its page.
+    errors: Vec<(String, String)>,
     // After the process: it writes there.
     _profile: TempDir,
 }
@@ -60,6 +62,7 @@ impl Browser {
             commands,
             answers: BufReader::new(answers),
             number: 0,
+            errors: Vec::new(),
             _profile: profile,
         }
     }
@@ -73,6 +76,9 @@ impl Browser {
         let how = json!({ "targetId": target, "flatten": true });
         let session = text(&self.call(None, "Target.attachToTarget", how).await, "sessionId");
         let page = Page { target, session };
+        for domain in ["Runtime.enable", "Log.enable"] {
+            self.call(Some(&page), domain, json!({})).await;
+        }
         self.visit(&page, url).await;
         page
     }
@@ -112,13 +118,27 @@ impl Browser {
         self.call(Some(page), "Network.emulateNetworkConditions", how).await;
     }
 
+    /// Freezes a page, as a browser freezes a tab that was long in the background, or lets it go on.
+    pub async fn set_frozen(&mut self, page: &Page, is_frozen: bool) {
+        let state = if is_frozen { "frozen" } else { "active" };
+        self.call(Some(page), "Page.setWebLifecycleState", json!({ "state": state }))
+            .await;
+    }
+
+    /// Uncaught errors of a page and errors on its console so far. Requests that failed are none: a browser reports them itself.
+    pub async fn errors(&mut self, page: &Page) -> Vec<String> {
+        self.run(page, "0").await; // what has happened is told before the answer
+        let own = self.errors.iter().filter(|(session, _)| *session == page.session);
+        own.map(|(_, error)| error.clone()).collect()
+    }
+
     /// Closes a page, as a user closes a tab.
     pub async fn close(&mut self, page: Page) {
         let how = json!({ "targetId": page.target });
         self.call(None, "Target.closeTarget", how).await;
     }
 
-    /// Sends a command and waits for its answer. Events of the browser are skipped.
+    /// Sends a command and waits for its answer. Of the events of the browser, errors of pages are kept.
     async fn call(&mut self, page: Option<&Page>, method: &str, params: Value) -> Value {
         self.number += 1;
         let number = self.number;
@@ -138,6 +158,7 @@ impl Browser {
                 if message.get("id") == Some(&number.into()) {
                     return std::io::Result::Ok(message.get_mut("result").map(Value::take).ok_or(message));
                 }
+                self.errors.extend(error_of(&message));
             }
         };
         match timeout(PATIENCE, answered).await {
@@ -147,6 +168,20 @@ impl Browser {
             Err(_late) => panic!("{method}: Chromium does not answer"),
         }
     }
+}
+
+/// The error that an event of the browser tells of, with the session of its page.
+fn error_of(event: &Value) -> Option<(String, String)> {
+    let params = event.get("params")?;
+    let error = match event.get("method")?.as_str()? {
+        "Runtime.exceptionThrown" => params.get("exceptionDetails"),
+        "Runtime.consoleAPICalled" if params.get("type")? == "error" => params.get("args"),
+        "Log.entryAdded" => params.get("entry").filter(|entry| {
+            entry.get("level") == Some(&"error".into()) && entry.get("source") != Some(&"network".into())
+        }),
+        _ => None,
+    };
+    Some((event.get("sessionId")?.as_str()?.to_owned(), error?.to_string()))
 }
 
 fn text(answer: &Value, name: &str) -> String {

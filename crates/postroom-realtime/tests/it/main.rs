@@ -8,6 +8,7 @@
 )]
 
 mod alone;
+mod browser;
 mod drain;
 mod end;
 mod eviction;
