@@ -16,14 +16,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{
-    Batch, Broker, Destination, Entry, Event, Join, Letter, Mark, Message, Mode, Ordering, Origin, Receipt, Start,
-    Subscription, Topic,
+    Batch, Broker, Destination, Entry, Event, Join, Mark, Message, Mode, Ordering, Receipt, Start, Subscription, Topic,
 };
 use tokio::time::timeout;
 use uuid::Uuid;
 
+mod copies;
+mod form;
 mod published;
 
+pub use copies::{a_copy_of_a_dead_letter_goes_when_it_is_acknowledged, a_dead_letter_says_where_from_and_why};
+pub use form::{
+    a_message_in_a_form_of_its_own_comes_back_as_its_event, a_message_that_is_sent_again_names_the_same_event,
+    an_event_that_cannot_be_written_is_rejected_and_holds_its_key, form,
+};
 pub use published::Published;
 
 /// Nothing that must happen takes longer.
@@ -51,8 +57,13 @@ pub trait Site: Send {
     /// Puts bytes into a topic as a foreign program would, whatever they are.
     async fn put(&mut self, topic: &str, content_type: &str, body: &[u8]);
 
+    /// Whether the broker can remove the copy of a dead letter.
+    fn removes_copies(&self) -> bool {
+        true
+    }
+
     /// The broker's own dead letters of this topic, as text: origin, reason and body.
-    async fn buried(&mut self, topic: &str) -> Vec<String>;
+    async fn dead_letters(&mut self, topic: &str) -> Vec<String>;
 
     /// Stops the broker.
     async fn stop(&mut self);
@@ -88,6 +99,10 @@ macro_rules! broker_suite {
             a_new_group_can_begin_at_the_head
             what_is_no_event_is_handed_out_too
             a_dead_letter_says_where_from_and_why
+            a_copy_of_a_dead_letter_goes_when_it_is_acknowledged
+            a_message_in_a_form_of_its_own_comes_back_as_its_event
+            a_message_that_is_sent_again_names_the_same_event
+            an_event_that_cannot_be_written_is_rejected_and_holds_its_key
             a_slow_member_loses_nothing
             what_waits_for_a_group_is_counted
         }
@@ -196,6 +211,21 @@ async fn receive(subscription: &mut Box<dyn Subscription>, count: usize) -> Vec<
         subscription.ack(&marks(&messages)).await.expect("acknowledged");
     }
     numbers
+}
+
+/// Receives so many messages, whatever they are, and acknowledges them; answers their bodies.
+async fn receive_bodies(subscription: &mut Box<dyn Subscription>, count: usize) -> Vec<String> {
+    let mut bodies = Vec::new();
+    while bodies.len() < count {
+        let messages = next(subscription, 100).await;
+        bodies.extend(
+            messages
+                .iter()
+                .map(|message| String::from_utf8_lossy(&message.body).into_owned()),
+        );
+        subscription.ack(&marks(&messages)).await.expect("acknowledged");
+    }
+    bodies
 }
 
 #[expect(clippy::panic, reason = "a clause asserts")]
@@ -447,39 +477,6 @@ pub async fn what_is_no_event_is_handed_out_too(mut site: impl Site) {
     publish(&publisher(&site, &topic, Mode::Binary), &entries(0, 3, 3)).await;
     let came = receive(&mut subscription, 3).await;
     assert_eq!(came.into_iter().collect::<BTreeSet<_>>(), (0..3).collect());
-}
-
-/// A letter that is buried can be found with the broker's own tools.
-pub async fn a_dead_letter_says_where_from_and_why(mut site: impl Site) {
-    let topic = topic_of(&mut site).await;
-    let envelope = postroom::Envelope::of(&entry(1, "a"));
-    let letter = Letter {
-        group: "the-group".to_owned(),
-        event_id: Uuid::now_v7(),
-        origin: Origin {
-            topic: topic.clone(),
-            place: "the place".to_owned(),
-        },
-        content_type: Some("application/json".to_owned()),
-        attributes: envelope.attributes,
-        fields: postroom::Fields::default(),
-        body: br#"{"n":1}"#.to_vec(),
-        error: "no such product\nbecause é".to_owned(),
-        attempts: 3,
-    };
-    site.broker().bury(&letter).await.expect("buried");
-    let buried = timeout(PATIENCE, site.buried(&topic)).await.expect("in time");
-    assert_eq!(buried.len(), 1, "{buried:?}");
-    for words in [
-        &topic,
-        "the place",
-        "the-group",
-        "no such product",
-        r#"{"n":1}"#,
-        "suite.noted.v1",
-    ] {
-        assert!(buried[0].contains(words), "{words:?} is missing: {}", buried[0]);
-    }
 }
 
 /// A member that takes its time is handed no more than it asks for, and loses nothing.

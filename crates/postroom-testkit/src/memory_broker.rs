@@ -490,11 +490,22 @@ impl Site for MemoryBroker {
         self.0.news.notify_waiters();
     }
 
-    async fn buried(&mut self, topic: &str) -> Vec<String> {
+    async fn dead_letters(&mut self, topic: &str) -> Vec<String> {
         let state = self.state();
         let of_topic = state.letters.iter().filter(|letter| letter.origin.topic == topic);
         of_topic
-            .map(|letter| format!("{letter:?} {}", String::from_utf8_lossy(&letter.body)))
+            .map(|letter| {
+                let fields = letter
+                    .fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));
+                let fields: Vec<String> = fields.collect();
+                format!(
+                    "{letter:?} {} {}",
+                    fields.join(" "),
+                    String::from_utf8_lossy(&letter.body)
+                )
+            })
             .collect()
     }
 

@@ -13,6 +13,7 @@
 mod fixture;
 
 pub mod blocked;
+pub mod copies;
 pub mod deliver;
 pub mod external;
 pub mod fail;
@@ -23,6 +24,7 @@ pub mod moving;
 pub mod operate;
 pub mod renumber;
 pub mod replay;
+pub mod retry_now;
 pub mod unavailable;
 
 /// Makes every clause a test of one store: `relay_suite!(fresh::sqlite)`. Those about subscribers are the ones of
@@ -110,6 +112,11 @@ macro_rules! relay_suite {
             a_replay_finds_what_lies_far_apart
             a_replay_respects_the_filter
         );
+        $crate::relay_suite!($fresh; retry_now:
+            a_retry_that_many_ask_for_delivers_once
+            a_retry_asks_a_destination_that_is_down
+            why_counts_what_waits_behind_a_failing_event
+        );
         $crate::relay_suite!($fresh; lease:
             one_relay_works_a_route_at_a_time
             a_second_relay_takes_over_when_the_first_stops
@@ -169,6 +176,23 @@ macro_rules! feed_suite {
         );
         $crate::relay_suite!($fresh; operate:
             a_paused_route_waits_until_it_is_resumed
+        );
+        $crate::relay_suite!($fresh; retry_now:
+            a_strict_route_goes_on_when_an_operator_retries_its_first_event
+            a_key_goes_on_when_an_operator_retries_its_first_event
+            a_retry_during_a_delivery_that_fails_changes_nothing
+            a_retry_of_what_waits_for_none_says_what_helps
+        );
+    };
+}
+
+/// Makes the clauses about the broker's copies of dead letters tests of that broker: `copies_suite!(fed)`.
+#[macro_export]
+macro_rules! copies_suite {
+    ($fresh:path) => {
+        $crate::relay_suite!($fresh; copies:
+            a_copy_goes_when_its_letter_is_retried_or_discarded
+            copies_go_whose_letters_were_decided_before_the_relay_began
         );
     };
 }

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod consumer;
+mod copies;
 mod delivery;
 pub(crate) mod health;
 mod idle;
@@ -152,6 +153,7 @@ impl Relay {
         let mut lease_keeper = LeaseKeeper::new(leases, owner.clone(), self.lease_ttl, self.health());
         let mut workers = JoinSet::new();
         let feedings = feedings(&self.routes);
+        let copies = copies::job(&self.routes);
         for (route, feeding) in self.routes.into_iter().map(Arc::new).zip(feedings) {
             let feeding = feeding.map(Arc::new);
             if let Some(consumer) = Consumer::of(&route, feeding.as_ref(), &parts) {
@@ -173,7 +175,7 @@ impl Relay {
         for job in self.jobs {
             jobs.spawn(runner.clone().run(job, Arc::clone(&self.outbox), stop.clone()));
         }
-        for job in [schedule::job(), crate::job::replay::job()] {
+        for job in [schedule::job(), crate::job::replay::job()].into_iter().chain(copies) {
             jobs.spawn(runner.clone().run(job, Arc::clone(&parts.outbox), stop.clone()));
         }
         let poller = Arc::clone(&parts.poller);
@@ -242,7 +244,7 @@ impl Relay {
 
     /// Refuses mistakes in its routes and jobs, as [`Relay::run`] does first.
     pub fn check(&self) -> Result<()> {
-        let mut jobs = HashSet::from(["schedule", "replay"]);
+        let mut jobs = HashSet::from(["schedule", "replay", copies::JOB]);
         if let Some(job) = self.jobs.iter().find(|job| !jobs.insert(&job.name)) {
             return Err(Error::invalid(format!(
                 "two jobs are named {:?}; give each its own name",

@@ -46,6 +46,7 @@ mod transactional_publisher {
 mod fed {
     postroom_testkit::feed_suite!(crate::fed);
     postroom_testkit::move_suite!(crate::fed);
+    postroom_testkit::copies_suite!(crate::fed);
 }
 
 fn shared() -> Ready<KafkaSite> {

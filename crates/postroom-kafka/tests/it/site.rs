@@ -158,7 +158,11 @@ impl Site for KafkaSite {
         producer.send(record, Duration::from_secs(10)).await.unwrap();
     }
 
-    async fn buried(&mut self, topic: &str) -> Vec<String> {
+    fn removes_copies(&self) -> bool {
+        false
+    }
+
+    async fn dead_letters(&mut self, topic: &str) -> Vec<String> {
         let letters = self.read(&format!("{topic}.DLT"), "read_committed").await;
         letters
             .iter()

@@ -63,7 +63,7 @@ fn no_ack() -> BasicConsumeOptions {
 
 fn letter(topic: &str) -> Letter {
     Letter {
-        event_id: uuid::Uuid::nil(),
+        event_id: Uuid::nil(),
         group: String::new(),
         origin: postroom::Origin {
             topic: topic.to_owned(),

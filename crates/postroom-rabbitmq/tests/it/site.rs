@@ -127,7 +127,7 @@ impl Site for Rabbit {
         put.await.expect("put");
     }
 
-    async fn buried(&mut self, topic: &str) -> Vec<String> {
+    async fn dead_letters(&mut self, topic: &str) -> Vec<String> {
         let queue = format!("{topic}:the-group:dead");
         let channel = self.plain().await;
         let mut letters = Vec::new();

@@ -18,6 +18,7 @@ mod destination {
 mod fed {
     postroom_testkit::feed_suite!(crate::suite::fed);
     postroom_testkit::move_suite!(crate::suite::fed);
+    postroom_testkit::copies_suite!(crate::suite::fed);
 }
 
 async fn published_shared() -> Published<Rabbit> {

@@ -307,7 +307,7 @@ async fn an_entry_that_is_given_up_is_a_dead_letter() {
     };
     let watch = async {
         let letter = until_some("it is a dead letter", letters).await;
-        let buried = async || shared().await.buried(&topic).await;
+        let buried = async || shared().await.dead_letters(&topic).await;
         until("there is a copy", async || buried().await.len() == 1).await;
         assert_eq!(HANDLED.load(SeqCst), 0, "no handler receives it");
         let all = dead::Selection::default();

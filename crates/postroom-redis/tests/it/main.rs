@@ -9,15 +9,19 @@
 
 mod again;
 mod events;
+mod fan_out;
 mod foreign;
 mod lease;
 mod memory;
 mod names;
 mod rate_limit;
 mod reader;
+mod registry;
 mod server;
+mod shared_state;
 mod site;
 mod straight;
+mod tally;
 mod tls;
 mod trim;
 
@@ -33,4 +37,5 @@ mod publisher {
 mod fed {
     postroom_testkit::feed_suite!(crate::site::fed);
     postroom_testkit::move_suite!(crate::site::fed);
+    postroom_testkit::copies_suite!(crate::site::fed);
 }

@@ -105,7 +105,7 @@ impl broker_suite::Site for Site {
         client.xadd(stream, "*", &fields).await.unwrap();
     }
 
-    async fn buried(&mut self, topic: &str) -> Vec<String> {
+    async fn dead_letters(&mut self, topic: &str) -> Vec<String> {
         let mut client = self.client().await;
         let letters: StreamRangeReply = client.xrange_all(format!("postroom:{{{topic}}}:dead")).await.unwrap();
         let shown = |fields: std::collections::HashMap<String, redis::Value>| {

@@ -54,10 +54,19 @@ async fn a_broker_that_feeds_one_of_two_members_is_caught() {
     assert!(words.contains("the two got ["), "{words}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_removes_copies_of_other_letters_is_caught() {
+    let twin = MemoryBroker::with(Flaw::Sweeping);
+    let clause = broker_suite::a_copy_of_a_dead_letter_goes_when_it_is_acknowledged;
+    let words = failure(twin, clause).await;
+    assert!(words.contains("they are back in time"), "{words}");
+}
+
 /// Every clause about subscribers holds through a broker too.
 mod fed {
     postroom_testkit::feed_suite!(crate::broker::fed);
     postroom_testkit::move_suite!(crate::broker::fed);
+    postroom_testkit::copies_suite!(crate::broker::fed);
 
     mod long {
         postroom_testkit::relay_suite!(crate::broker::fed; moving:
@@ -196,5 +205,5 @@ async fn what_is_no_event_becomes_a_dead_letter() {
         shown.contains("not \u{fffd} json") && shown.contains("odd\u{fffd}kind"),
         "{shown}"
     );
-    assert_eq!(broker.buried("t").await.len(), 2);
+    assert_eq!(broker.dead_letters("t").await.len(), 2);
 }

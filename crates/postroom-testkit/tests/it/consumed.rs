@@ -131,7 +131,7 @@ async fn what_is_dead_and_comes_again_is_dead_once() {
     }
     consume(&fresh, &broker, 1, 2).await;
     assert_eq!(letters(&fresh).await.len(), 1);
-    assert_eq!(broker.buried("t").await.len(), 1, "one copy");
+    assert_eq!(broker.dead_letters("t").await.len(), 1, "one copy");
 }
 
 /// A broker may bring a message again long after its letter was decided on.

@@ -14,6 +14,7 @@ mod consumed;
 mod failure;
 mod fake_posthog;
 mod fault;
+mod form;
 mod guide;
 mod hooked;
 mod listing;

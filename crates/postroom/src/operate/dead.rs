@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Letters, NextStep, Result};
 use crate::event::entry::Entry;
 use crate::operate::audit;
 use crate::state::cursor::{self, Shard};
+use crate::state::dead::{DISCARD, RETRY, act_target};
 use crate::state::parked::{self, Parked, ParkedBy, Parking};
 use crate::state::renumber;
 use crate::store::bounded;
@@ -350,8 +351,8 @@ async fn apply(tx: &Tx, route: &str, mut rows: Vec<Parked>, decision: &Decision)
 /// Writes the decision down, with each letter and in the operators' log.
 async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Decision) -> Result<()> {
     let (state, action, reason) = match decision {
-        Decision::Retry => (LetterState::Retried, "dead.retry", None),
-        Decision::Discard(reason) => (LetterState::Discarded, "dead.discard", Some(reason.clone())),
+        Decision::Retry => (LetterState::Retried, RETRY, None),
+        Decision::Discard(reason) => (LetterState::Discarded, DISCARD, Some(reason.clone())),
     };
     let mut update = Query::update();
     update
@@ -365,7 +366,7 @@ async fn write_down(tx: &Tx, letters: &[DeadLetter], actor: &str, decision: &Dec
         .await
         .map_err(|source| Error::db("write down a decision", source))?;
     let acts = letters.iter().map(|letter| {
-        let target = format!("{}/{}", letter.route, letter.entry.event.id);
+        let target = act_target(&letter.route, letter.entry.event.id);
         (
             target,
             serde_json::json!({ "dead_id": letter.dead_id, "reason": reason }),

@@ -3,7 +3,7 @@
 
 mod item;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,10 +81,14 @@ enum Gate {
     Shut,
     /// The route still reads the log, or another process feeds it in another way.
     NotFed,
+    /// The route reads the log, and was changed since its group joined: another process may have fed it in between, and told the broker
+    /// what it does not want.
+    JoinAgain,
 }
 
-/// The groups of a relay that have joined their broker once; who awaits them hears of it.
-pub(crate) type Joined = Arc<watch::Sender<HashSet<String>>>;
+/// The groups of a relay that have joined their broker, each with the number of its route when it last began to; who awaits them
+/// hears of it.
+pub(crate) type Joined = Arc<watch::Sender<HashMap<String, i64>>>;
 
 /// How a try to settle messages ended.
 #[derive(Debug)]
@@ -179,10 +183,11 @@ impl Consumer {
 
     /// From joining the group to leaving it.
     async fn session(&mut self, stop: &CancellationToken, backoff: &mut Backoff) -> Result<()> {
-        let is_known = self.joined.borrow().contains(&self.route.name);
-        if is_known && !self.until_fed(stop).await? {
+        let is_known = self.joined.borrow().contains_key(&self.route.name);
+        if is_known && self.until_fed(stop).await?.is_none() {
             return Ok(());
         }
+        let version = self.changes.borrow().version(&self.route.name);
         if with_timeout(self.has_joined_before()).await? {
             self.start = Start::Beginning; // what the broker has of it now came later
         }
@@ -204,9 +209,9 @@ impl Consumer {
         stop.run_until_cancelled(self.write_down(None)).await;
         with_timeout(self.note_joined()).await?;
         self.joined.send_modify(|groups| {
-            groups.insert(self.route.name.clone());
+            groups.insert(self.route.name.clone(), version);
         });
-        if !self.is_fed_soon(stop).await? {
+        if !matches!(self.fed_soon(stop).await?, Some(Gate::Open | Gate::Shut)) {
             return Ok(()); // other members get what this one would hold
         }
         while self.is_open(stop).await? {
@@ -245,21 +250,21 @@ impl Consumer {
         tx.commit().await
     }
 
-    /// Waits until the broker feeds the route; `false` when it is time to stop.
-    async fn until_fed(&mut self, stop: &CancellationToken) -> Result<bool> {
+    /// Waits until the broker feeds the route, or its group is to join again; `None` when it is time to stop.
+    async fn until_fed(&mut self, stop: &CancellationToken) -> Result<Option<Gate>> {
         while !stop.is_cancelled() {
-            if with_timeout(self.gate()).await? != Gate::NotFed {
-                return Ok(true);
+            match with_timeout(self.gate()).await? {
+                Gate::NotFed => self.look_again(stop).await,
+                gate => return Ok(Some(gate)),
             }
-            self.look_again(stop).await;
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The same, for as long as a member may keep its share from others.
-    async fn is_fed_soon(&mut self, stop: &CancellationToken) -> Result<bool> {
+    async fn fed_soon(&mut self, stop: &CancellationToken) -> Result<Option<Gate>> {
         let soon = tokio::time::timeout(FED_SOON, self.until_fed(stop)).await;
-        soon.unwrap_or(Ok(false))
+        soon.unwrap_or(Ok(None))
     }
 
     /// Waits while the group is paused or has too much parked. `false` when it is time to stop, or when the broker does not feed the
@@ -275,7 +280,7 @@ impl Consumer {
                     self.open_since = version;
                     return Ok(true);
                 }
-                Gate::NotFed => return Ok(false),
+                Gate::NotFed | Gate::JoinAgain => return Ok(false),
                 Gate::Shut => self.look_again(stop).await,
             }
         }
@@ -285,14 +290,20 @@ impl Consumer {
     async fn gate(&self) -> Result<Gate> {
         let tx = table::look(self.outbox.db()).await?;
         let is_paused = cursor::read(&tx, &self.shard()).await?.is_paused;
-        let is_fed = feeding::read(&tx, &self.shard()).await?.is_by(&self.feeding.mark);
+        let fed = feeding::read(&tx, &self.shard()).await?;
         let parked = parked::count_failed(&tx, &self.shard()).await?;
         tx.commit().await?;
-        Ok(match is_fed {
+        Ok(match fed.is_by(&self.feeding.mark) {
             true if !is_paused && parked < PARKED_MAX => Gate::Open,
             true => Gate::Shut,
+            false if fed.by.is_none() && self.is_changed_since_joined() => Gate::JoinAgain,
             false => Gate::NotFed,
         })
+    }
+
+    fn is_changed_since_joined(&self) -> bool {
+        let joined = self.joined.borrow().get(&self.route.name).copied();
+        joined.is_some_and(|version| version < self.changes.borrow().version(&self.route.name))
     }
 
     async fn look_again(&mut self, stop: &CancellationToken) {

@@ -8,7 +8,7 @@ mod joining;
 mod progress;
 mod retry;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ pub(crate) struct ShardWorker {
     pub(crate) pulse: watch::Receiver<Pulse>,
     pub(crate) changes: watch::Receiver<Changes>,
     pub(crate) health: Arc<Health>,
-    pub(crate) joined: watch::Receiver<HashSet<String>>,
+    pub(crate) joined: watch::Receiver<HashMap<String, i64>>,
     pub(crate) handlers: HandlerPool,
     /// How a broker feeds the route, if one does.
     pub(crate) feeding: Option<Arc<Feeding>>,
@@ -242,7 +242,7 @@ impl ShardWorker {
         let (version, begun) = (self.version(), Instant::now());
         let tx = table::begin_own(self.pages.outbox().db()).await?;
         cursor::fence(&tx, &self.shard, epoch).await?; // operators change what is parked under this lock
-        let stage = self.stage(&tx).await?;
+        let stage = self.stage(&tx, version).await?;
         let cursor = cursor::read(&tx, &self.shard).await?;
         let arranged = parked::arrange_all(&tx, &self.shard, self.route.ordering).await?;
         let down = outage::read(&tx, &self.shard, Side::Delivery).await?;

@@ -1,20 +1,25 @@
 //! Dead letters: entries that were given up, one row each.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query};
-use sea_orm::{ConnectionTrait, DatabaseConnection};
+use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Order, Query};
+use sea_orm::{ConnectionTrait, DatabaseConnection, QueryResult};
 use serde::Serialize;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::cursor::{Shard, number};
 use crate::state::parked::Parked;
 use crate::state::renumber;
 use crate::store::db_clock::{db_now, db_now_minus, stamp};
-use crate::store::table::{self, EVENT_COLUMNS, Table, event_values};
+use crate::store::table::{self, EVENT_COLUMNS, Table, event_values, read_uuid, uuid_value};
 use crate::store::tx::Tx;
+
+/// Decisions that are read at once.
+const DECISIONS_MAX: u64 = 1_000;
 
 /// The state of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,6 +103,98 @@ pub(crate) async fn insert(tx: &Tx, shard: &Shard, dead: &[Parked]) -> Result<()
         );
     }
     Ok(())
+}
+
+/// An operator's decision on a letter.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    /// Its number in the operators' log.
+    pub(crate) number: i64,
+    pub(crate) route: String,
+    pub(crate) event_id: Uuid,
+}
+
+/// The acts by which operators decide on letters.
+pub(crate) const RETRY: &str = "dead.retry";
+pub(crate) const DISCARD: &str = "dead.discard";
+
+/// The target of such an act, as the operators' log has it.
+pub(crate) fn act_target(route: &str, event_id: Uuid) -> String {
+    format!("{route}/{event_id}")
+}
+
+/// The last number in the operators' log.
+pub(crate) async fn last_act(db: &DatabaseConnection) -> Result<i64> {
+    let tx = table::look(db).await?;
+    let mut select = Query::select();
+    select
+        .expr_as(Expr::cust("max(audit_id)"), "last")
+        .from(table::named(&tx, Table::AdminAudit));
+    let row = tx.query_one(&select).await;
+    let row = row.map_err(|source| Error::db("read the operators' log", source))?;
+    tx.commit().await?;
+    let last: Option<i64> = row.map(|row| row.try_get("", "last")).transpose()?.flatten();
+    Ok(last.unwrap_or(0))
+}
+
+/// Decisions with higher numbers than this one, some at a time. None, when there are no more.
+pub(crate) async fn decisions_after(db: &DatabaseConnection, number: i64) -> Result<Vec<Decision>> {
+    let tx = table::look(db).await?;
+    let mut select = Query::select();
+    select
+        .columns(["audit_id", "target"])
+        .from(table::named(&tx, Table::AdminAudit))
+        .and_where(Expr::col("audit_id").gt(number))
+        .and_where(Expr::col("action").is_in([RETRY, DISCARD]))
+        .order_by("audit_id", Order::Asc)
+        .limit(DECISIONS_MAX);
+    let rows = tx.query_all(&select).await;
+    let rows = rows.map_err(|source| Error::db("read decisions on dead letters", source))?;
+    tx.commit().await?;
+    let decision = |row: &QueryResult| {
+        let target: String = row.try_get("", "target")?;
+        let (route, event_id) = target.rsplit_once('/').unwrap_or_default();
+        Ok(Decision {
+            number: row.try_get("", "audit_id")?,
+            route: route.to_owned(),
+            event_id: event_id.parse().unwrap_or_default(),
+        })
+    };
+    rows.iter().map(decision).collect()
+}
+
+/// The states of a route's letters of these events. A letter that waits for a decision counts before a decided one of the same event.
+pub(crate) async fn states(
+    db: &DatabaseConnection,
+    route: &str,
+    events: &[Uuid],
+) -> Result<HashMap<Uuid, LetterState>> {
+    let mut states = HashMap::new();
+    if events.is_empty() {
+        return Ok(states);
+    }
+    let tx = table::look(db).await?;
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    select
+        .columns(["event_id", "state"])
+        .from(table::named(&tx, Table::Failed))
+        .and_where(Expr::col("route").eq(route))
+        .and_where(Expr::col("event_id").is_in(events.iter().map(|id| uuid_value(backend, *id))));
+    let rows = tx.query_all(&select).await;
+    let rows = rows.map_err(|source| Error::db("read the states of dead letters", source))?;
+    tx.commit().await?;
+    for row in &rows {
+        let (event, state) = (
+            read_uuid(row, backend, "event_id")?,
+            row.try_get::<String>("", "state")?,
+        );
+        let state = LetterState::named(&state)?;
+        if state == LetterState::Dead || !states.contains_key(&event) {
+            states.insert(event, state);
+        }
+    }
+    Ok(states)
 }
 
 /// Removes letters that were decided on longer ago than `keep`, at most `batch`; answers how many. Like the inbox, they tell a route

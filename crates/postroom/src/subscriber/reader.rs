@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::broker::Message;
 use crate::error::{BoxError, Error, ErrorKind, Result};
+use crate::event::Event;
 use crate::event::envelope::Envelope;
+use crate::event::writer::CONTEXT;
 
 type Read = dyn Fn(&Message) -> Result<Option<Envelope>, BoxError> + Send + Sync;
 
@@ -24,8 +26,18 @@ impl Reader {
         Self(Arc::new(move |message| read(message).map_err(Into::into)))
     }
 
+    /// The event in a message that is no CloudEvent, with what the message's sender has kept of it in a header; `None` if the reader
+    /// ignores the message.
+    pub fn event(&self, message: &Message) -> Result<Option<Event>> {
+        let place = message.origin.to_string();
+        let context = message.fields.text(CONTEXT);
+        let complete = |envelope: Envelope| envelope.in_context(context).completed(&message.origin.topic, &place);
+        let envelope = self.read(message)?.map(complete);
+        envelope.map(Envelope::into_event).transpose()
+    }
+
     /// Reads a message. A reader that panics has failed. A message without some of its fields is not read.
-    pub(crate) fn read(&self, message: &Message) -> Result<Option<Envelope>> {
+    fn read(&self, message: &Message) -> Result<Option<Envelope>> {
         if message.fields.left_out() > 0 {
             return Err(Error::invalid(format!(
                 "the message has {} fields too many; the limits are 1,000 fields and 1,000,000 bytes of names and values",

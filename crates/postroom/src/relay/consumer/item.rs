@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::event::entry::Entry;
 use crate::event::envelope::{Envelope, JSON};
 use crate::event::screen::Screen;
-use crate::event::writer::CONTEXT;
 use crate::event::{Event, KEY_BYTES_MAX};
 use crate::policy::filter::Filter;
 use crate::relay::delivery::Plan;
@@ -106,15 +105,10 @@ fn message_of(entry: &Entry, message: Message) -> Message {
 
 /// The event in a message; `None` if the subscriber's reader ignores the message.
 fn read(message: &Message, subscriber: &Subscriber) -> Result<Option<Event>> {
-    let envelope = match &subscriber.reader {
-        Some(reader) if !message.is_cloud_event() => reader.read(message)?,
-        _ => return message.event().map(Some),
-    };
-    let place = message.origin.to_string();
-    let context = message.fields.text(CONTEXT);
-    let complete = |envelope: Envelope| envelope.in_context(context).completed(&message.origin.topic, &place);
-    let completed = envelope.map(complete);
-    completed.map(Envelope::into_event).transpose()
+    match &subscriber.reader {
+        Some(reader) if !message.is_cloud_event() => reader.event(message),
+        _ => message.event().map(Some),
+    }
 }
 
 /// The event without what only this relay may write, and cleaned if the subscriber listens to it.

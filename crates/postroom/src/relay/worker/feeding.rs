@@ -28,6 +28,9 @@ pub(super) enum Stage {
     Log {
         /// Up to here the log may hold what a broker brought before.
         again_to: Option<Position>,
+        /// The number of the route from which on its group must have joined: another process may have told the broker before what it
+        /// does not want.
+        joined_from: i64,
         /// The end of the log, as it was when the broker's group had joined; from there on the broker can feed the route.
         joined_at: Option<Position>,
     },
@@ -75,9 +78,10 @@ impl Work {
 impl ShardWorker {
     /// Reads who feeds the route. One that was fed in another way is set back to what may be unhandled. The caller has locked
     /// the cursor.
-    pub(super) async fn stage(&self, tx: &Tx) -> Result<Stage> {
+    pub(super) async fn stage(&self, tx: &Tx, version: i64) -> Result<Stage> {
         let fed = feeding::read(tx, &self.shard).await?;
         let mark = self.feeding.as_ref().map(|feeding| &feeding.mark);
+        let is_set_back = fed.by.is_some();
         let is_same = mark.is_some_and(|mark| fed.is_by(mark));
         let again_to = match (fed.by, fed.handled_to) {
             (Some(_), Some(handled_to)) if is_same => {
@@ -98,6 +102,7 @@ impl ShardWorker {
         };
         Ok(Stage::Log {
             again_to,
+            joined_from: version + i64::from(is_set_back),
             joined_at: None,
         })
     }
@@ -117,22 +122,37 @@ impl ShardWorker {
 
     /// Takes the next step from the log to the broker, if it can be taken now.
     async fn change_feed(&self, work: &mut Work) -> Result<bool> {
-        let Stage::Log { again_to, joined_at } = work.stage else {
+        let Stage::Log {
+            again_to,
+            joined_from,
+            joined_at,
+        } = work.stage
+        else {
             return Ok(false);
         };
         let is_reached = |place: Option<Position>| place.is_some_and(|place| work.log.position.has_reached(place));
         match &self.feeding {
             _ if is_reached(again_to) => self.forget_before(work).await?,
             Some(feeding) if is_reached(joined_at) => self.hand_over(work, feeding).await?,
-            Some(_) if joined_at.is_none() && self.joined.borrow().contains(&self.route.name) => {
+            Some(_) if joined_at.is_none() && self.has_joined(joined_from) => {
                 let outbox = self.pages.outbox();
                 with_timeout(outbox.pulse()).await?;
                 let joined_at = Some(with_timeout(outbox.head()).await?);
-                work.stage = Stage::Log { again_to, joined_at };
+                work.stage = Stage::Log {
+                    again_to,
+                    joined_from,
+                    joined_at,
+                };
             }
             Some(_) | None => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the group of the route has joined since the route had this number.
+    fn has_joined(&self, from: i64) -> bool {
+        let joined = self.joined.borrow();
+        joined.get(&self.route.name).is_some_and(|version| *version >= from)
     }
 
     /// Everything that a broker may have brought before has been read again.

@@ -1,6 +1,6 @@
 //! How a worker that publishes waits for the groups that read its topics.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl ShardWorker {
 
     async fn join_all(&mut self, epoch: i64, stop: &CancellationToken) -> Result<()> {
         let new = with_timeout(self.joining()).await?;
-        let is_missing = |joined: &HashSet<String>| new.iter().any(|group| !joined.contains(group));
+        let is_missing = |joined: &HashMap<String, i64>| new.iter().any(|group| !joined.contains_key(group));
         if !is_missing(&self.joined.borrow()) {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl ShardWorker {
             .is_some_and(|waited| waited.is_err());
         if is_late {
             let joined = self.joined.borrow().clone();
-            let late: Vec<&String> = new.iter().filter(|group| !joined.contains(*group)).collect();
+            let late: Vec<&String> = new.iter().filter(|group| !joined.contains_key(*group)).collect();
             tracing::warn!(route = %self.route.name, groups = ?late, "groups cannot join their broker; they read the log until they can");
             with_timeout(self.go_on_without(&late)).await?;
         }
