@@ -1,6 +1,7 @@
 //! The broker and destination suites on a real RabbitMQ, and tests that are specific to RabbitMQ.
 
 mod alarm;
+mod by_type;
 mod foreign;
 mod group;
 mod names;
