@@ -9,6 +9,7 @@ mod attempt;
 mod chat;
 mod comment;
 mod counter;
+mod demo;
 mod domain;
 mod events;
 mod http;
@@ -32,6 +33,7 @@ use postroom_host::Module;
 use sea_orm::DbBackend;
 
 pub use chat::{ChatMemberEntered, ChatMemberLeft, ChatMessageDeleted, ChatMessageEdited, ChatMessageSent};
+pub use demo::Demo;
 pub use domain::Limits;
 pub use events::{
     Addressed, CommentCountDelta, CommentCreated, Content, MemberFollowed, PostLiked, StreamAppended, VoteClosed,
@@ -74,6 +76,7 @@ pub fn module() -> Module {
         )
         .alerts(alert::RULES, alert::look)
         .http(inbox::routes())
+        .http(postroom_realtime::browser_client())
         .settings(join)
 }
 
