@@ -36,13 +36,9 @@ pub struct Connection {
 pub struct ConnectionHandle(Weak<Peer>);
 
 impl ConnectionHandle {
-    /// Shows this frame behind what is queued; whether the connection is still there.
+    /// As [`Connection::show`]; whether the connection is still there.
     pub fn show(&self, frame: Frame) -> bool {
-        let peer = self.0.upgrade();
-        if let Some(peer) = &peer {
-            peer.change(|queue| queue.force(frame));
-        }
-        peer.is_some()
+        self.0.upgrade().is_some_and(|peer| peer.show(&frame))
     }
 
     /// Whether the connection is still there.
@@ -136,9 +132,10 @@ impl Connection {
         self.subscriptions().iter().any(|found| found.stream == *stream)
     }
 
-    /// Shows this frame to its client alone, behind what is queued.
+    /// Shows this frame to its client alone, behind what is queued. A client that does not read its answers is disconnected: they
+    /// cannot be read again.
     pub fn show(&self, frame: Frame) {
-        self.peer.change(|queue| queue.force(frame));
+        self.peer.show(&frame);
     }
 
     /// A handle with which other tasks show frames to its client.
@@ -210,8 +207,7 @@ impl Drop for Connection {
         self.hub.wheel.remove(&self.peer);
         self.hub.leases.leave(&self.peer);
         self.hub.metrics.disconnected();
-        if !self.peer.queue().has_ended() {
-            self.hub.metrics.ended("client");
-        }
+        let reason = self.peer.queue().reason();
+        self.hub.metrics.ended(reason.map_or("client", Reason::as_str));
     }
 }

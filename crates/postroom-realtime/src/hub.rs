@@ -28,7 +28,6 @@ use crate::metrics::HubMetrics;
 use crate::peer::{Offered, Peer};
 use crate::peers::Peers;
 use crate::presence::Presence;
-use crate::queue::End;
 use crate::repair::{self, Repairs};
 use crate::wheel::{self, Due, Wheel};
 use crate::{Frame, HubSettings, Journal, Reason, Refused, StreamKey, drain};
@@ -299,16 +298,13 @@ impl Core {
 
     /// Ends a connection, unless it has ended.
     pub(crate) fn end(&self, peer: &Peer, reason: Reason) {
-        let retry_ms = reason.retry_ms(rand::random());
         let names = (reason == Reason::Evicted).then(|| Names::of(peer));
         if let Some(names) = &names {
             self.evicted.remember(names, self.now());
         }
-        if peer.end(End { reason, retry_ms }) {
-            self.metrics.ended(reason.as_str());
-            if let Some(names) = names {
-                self.leases.announce(names);
-            }
+        let has_ended = peer.end(reason);
+        if let Some(names) = names.filter(|_| has_ended) {
+            self.leases.announce(names);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::deadline::Deadlines;
 use crate::delivery::{OPENING, Verdict, decide};
 use crate::list::{Place, Placed};
 use crate::queue::{End, Pushed, Queue};
-use crate::{Frame, StreamKey};
+use crate::{Frame, Reason, StreamKey};
 
 /// Of [`Peer::since`]: the registry has not been asked.
 const NOT_ADMITTED: i64 = i64::MIN;
@@ -77,8 +77,18 @@ impl Peer {
     }
 
     /// Ends the connection; whether it had not ended before.
-    pub(crate) fn end(&self, end: End) -> bool {
-        self.change(|queue| queue.end(end))
+    pub(crate) fn end(&self, reason: Reason) -> bool {
+        let retry_ms = reason.retry_ms(rand::random());
+        self.change(|queue| queue.end(End { reason, retry_ms }))
+    }
+
+    /// Queues a frame that cannot be read again. A client that has left no room for it ends.
+    pub(crate) fn show(&self, frame: &Frame) -> bool {
+        let pushed = self.change(|queue| queue.push(frame));
+        if pushed == Pushed::Full {
+            self.end(Reason::Slow);
+        }
+        pushed == Pushed::Queued
     }
 
     /// Before the registry is asked: from now on the place has to be given back.

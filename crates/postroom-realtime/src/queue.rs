@@ -148,6 +148,11 @@ impl Queue {
     pub(crate) fn has_ended(&self) -> bool {
         self.end.is_some()
     }
+
+    /// Why the server has ended it.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        self.end.map(|end| end.reason)
+    }
 }
 
 #[cfg(test)]
