@@ -12,13 +12,13 @@ use crate::stream::{prune_frames, prune_notifications};
 use crate::tables::now_ms;
 
 /// How often old rows are looked for.
-const EVERY: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(30);
 /// So long one run begins new transactions; the next one goes on.
 const RUN: Duration = Duration::from_secs(20);
 /// How long changes of comment counts are kept after a batch has them, so that the counts can be checked against them.
 const CHANGES_KEPT: Duration = Duration::from_hours(7 * 24);
 
-/// Removes old rows every minute.
+/// Removes old rows twice a minute.
 pub(crate) fn job(settings: &Settings) -> Job {
     let kept = Kept {
         notifications: days(settings.notification_days),
