@@ -1,0 +1,10 @@
+//! Group chat: over HTTP and WebSockets, on two instances over one store.
+
+mod history;
+mod live;
+mod refusal;
+mod retention;
+mod room;
+mod send;
+mod socket;
+mod town;
