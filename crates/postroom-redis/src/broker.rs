@@ -69,6 +69,10 @@ impl Redis {
         RedisRateLimiter::new(&self.0)
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
     /// Creates a topic with this many partitions, unless it exists. Returns its number of partitions.
     pub async fn create(&self, topic: &str, partitions: u16) -> Result<u16> {
         names::check(topic)?;

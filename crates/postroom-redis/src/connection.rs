@@ -13,6 +13,9 @@ use tokio::time::timeout;
 
 use crate::script::{Call, HashedScript};
 
+/// Calls of scripts in one request.
+const CALLS_MAX: usize = 500;
+
 /// A connection to the server that concurrent callers share.
 pub(crate) struct Connection {
     client: Client,
@@ -60,6 +63,27 @@ impl Connection {
         pipeline.add_command(call.command);
         let mut answers = self.run(doing, call.script, &pipeline).await?.into_iter();
         convert(doing, answers.next())
+    }
+
+    /// Runs calls of one script, in as few requests as possible. Returns the answer to each.
+    pub(crate) async fn calls<T: FromRedisValue>(&self, doing: &str, calls: Vec<Call>) -> Result<Vec<T>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter().peekable();
+        while let Some(script) = calls.peek().map(|call| call.script) {
+            let mut pipeline = independent_pipeline();
+            for call in calls.by_ref().take(CALLS_MAX) {
+                pipeline.add_command(call.command);
+            }
+            for answer in self.run(doing, script, &pipeline).await? {
+                answers.push(convert(doing, Some(answer))?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// How long a call may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Runs a script, then waits until this many replicas have its writes.
@@ -189,7 +213,17 @@ pub(crate) async fn connect(
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(limit))
         .set_response_timeout(Some(answer));
-    match timeout(limit, client.get_multiplexed_async_connection_with_config(&config)).await {
+    connect_with(client, doing, limit, &config).await
+}
+
+/// Opens a connection with this configuration.
+pub(crate) async fn connect_with(
+    client: &Client,
+    doing: &str,
+    limit: Duration,
+    config: &AsyncConnectionConfig,
+) -> Result<MultiplexedConnection> {
+    match timeout(limit, client.get_multiplexed_async_connection_with_config(config)).await {
         Ok(Ok(connection)) => Ok(connection),
         Ok(Err(error)) => Err(failed(doing, error)),
         Err(_late) => Err(timed_out(doing, limit)),

@@ -13,6 +13,10 @@ pub(crate) static RELEASE: LazyScript = LazyScript::new(|| include_str!("lua/rel
 pub(crate) static TRIM: LazyScript = LazyScript::new(|| include_str!("lua/trim.lua").into());
 pub(crate) static BURY: LazyScript = LazyScript::new(|| include_str!("lua/bury.lua").into());
 pub(crate) static TAKE: LazyScript = LazyScript::new(|| include_str!("lua/take.lua").into());
+pub(crate) static ADMIT: LazyScript = LazyScript::new(|| include_str!("lua/admit.lua").into());
+pub(crate) static SWEEP: LazyScript = LazyScript::new(|| include_str!("lua/sweep.lua").into());
+pub(crate) static TALLY: LazyScript = LazyScript::new(|| include_str!("lua/tally.lua").into());
+pub(crate) static TALLY_READ: LazyScript = LazyScript::new(|| include_str!("lua/tally_read.lua").into());
 pub(crate) static LAG: LazyScript = LazyScript::new(|| include_str!("lua/lag.lua").into());
 
 pub(crate) type LazyScript = LazyLock<HashedScript>;

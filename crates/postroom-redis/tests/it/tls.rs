@@ -9,7 +9,7 @@ use postroom_testkit::server::free_port;
 use crate::events::{assert_whole, deliver, entries, join, name, publish, publisher, receive};
 
 /// A Redis with TLS, and its address. With `is_mutual` it requires a client certificate.
-async fn encrypted(certificates: &Certificates, is_mutual: bool) -> (RedisServer, String) {
+pub(crate) async fn encrypted(certificates: &Certificates, is_mutual: bool) -> (RedisServer, String) {
     let port = free_port().unwrap().to_string();
     let [authority, certificate, key] = [certificates.authority(), certificates.certificate(), certificates.key()]
         .map(|file| file.display().to_string());

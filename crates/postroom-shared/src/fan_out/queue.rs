@@ -162,7 +162,8 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
                 assert!(error.report().contains("too slow"), "{error}");
             }
-            assert_eq!((queue.state().messages.capacity(), queue.state().bytes), (0, 0));
+            let state = queue.state();
+            assert_eq!((state.messages.capacity(), state.bytes), (0, 0));
         };
         check(MessageQueue::bounded(2, 1 << 20)).await;
         check(MessageQueue::bounded(100, 2 * size(&message("1")))).await;

@@ -26,16 +26,17 @@ type Kinds = HashMap<String, HashMap<String, Member>>;
 /// The connections of a member.
 #[derive(Debug, Default)]
 struct Member {
-    /// By age, the oldest first.
-    places: BTreeMap<i64, Place>,
+    /// The connections with a place, each with the end of its lease; the oldest first.
+    places: BTreeMap<Place, Instant>,
     /// Connections that gave way, each with the time until which it is remembered, in the order of these times.
     evicted: VecDeque<(Uuid, Instant)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A connection with its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    since: i64,
     id: Uuid,
-    lease_ends_at: Instant,
 }
 
 /// The two clocks of one call.
@@ -71,7 +72,7 @@ impl LocalRegistry {
         let member = members.entry(connection.member.clone()).or_default();
         let admitted = member.enter(limits, connection, Now::read());
         if let Admitted::Yes { evicted, .. } = &admitted {
-            // Still under the lock, so that announcements are in the order of the evictions.
+            // Under the lock, so that announcements are in the order of the evictions.
             let announce = |id: &Uuid| announcement(limits, &connection.member, *id);
             self.fan_out.publish(&evicted.iter().map(announce).collect::<Vec<_>>());
         }
@@ -116,7 +117,7 @@ impl Registry for LocalRegistry {
         let now = Now::read();
         for Connection { member: name, id, .. } in connections {
             let Some(member) = members.get_mut(name) else { continue };
-            member.places.retain(|_, place| place.id != *id);
+            member.places.retain(|place, _| place.id != *id);
             if member.is_empty(now) {
                 members.remove(name);
             }
@@ -145,32 +146,25 @@ impl Member {
     /// Gives a connection its place, or keeps it.
     fn enter(&mut self, limits: &Limits, connection: &Connection, now: Now) -> Admitted {
         self.forget_ended(now);
-        if self.evicted.iter().any(|(id, _)| *id == connection.id) {
-            return Admitted::Evicted;
-        }
-        let known = self.places.iter().find(|(_, place)| place.id == connection.id);
-        let since = match known {
-            Some((since, _)) => *since,
-            None => self.free_since(connection.since, now),
-        };
-        let lease_ends_at = now.instant + limits.lease;
         let id = connection.id;
-        self.places.insert(since, Place { id, lease_ends_at });
-        let mut evicted = self.evict(limits, now);
-        if evicted.contains(&id) {
+        if self.evicted.iter().any(|(evicted, _)| *evicted == id) {
             return Admitted::Evicted;
         }
-        evicted.retain(|other| *other != id);
-        Admitted::Yes { since, evicted }
+        let known = self.places.keys().find(|place| place.id == id).map(|place| place.since);
+        let since = known.or(connection.since).unwrap_or_else(|| self.next_since(now));
+        self.places.insert(Place { since, id }, now.instant + limits.lease);
+        let evicted = self.evict(limits, now);
+        match evicted.contains(&id) {
+            true => Admitted::Evicted,
+            false => Admitted::Yes { since, evicted },
+        }
     }
 
-    /// The age of a connection that has no place: the one that it had, or the youngest.
-    fn free_since(&self, had: Option<i64>, now: Now) -> i64 {
-        let youngest = self.places.last_key_value().map_or(i64::MIN, |(since, _)| *since);
-        match had {
-            Some(since) if !self.places.contains_key(&since) => since,
-            _ => now.ms.max(youngest.saturating_add(1)),
-        }
+    /// The age of a new connection: younger than all others, also if they came in the same millisecond or the clock went back.
+    fn next_since(&self, now: Now) -> i64 {
+        let youngest = self.places.last_key_value();
+        now.ms
+            .max(youngest.map_or(i64::MIN, |(place, _)| place.since.saturating_add(1)))
     }
 
     /// Takes the places of the oldest connections above the limit.
@@ -178,7 +172,7 @@ impl Member {
         let limit = usize::try_from(limits.limit).unwrap_or(usize::MAX);
         let mut evicted = Vec::new();
         while self.places.len() > limit
-            && let Some((_, Place { id, .. })) = self.places.pop_first()
+            && let Some((Place { id, .. }, _)) = self.places.pop_first()
         {
             self.evicted.push_back((id, now.instant + 2 * limits.lease));
             evicted.push(id);
@@ -189,22 +183,55 @@ impl Member {
         evicted
     }
 
+    /// Forgets what has ended. Returns how many places are free by that.
     fn forget_ended(&mut self, now: Now) -> usize {
         let before = self.places.len();
-        self.places.retain(|_, place| place.lease_ends_at > now.instant);
+        self.places.retain(|_, lease_ends_at| *lease_ends_at > now.instant);
         self.evicted.retain(|(_, until)| *until > now.instant);
         before - self.places.len()
     }
 
-    /// Removes connections that are this old or whose lease has ended. Returns how many.
+    /// Removes connections that began before this time or whose lease has ended. Returns how many.
     fn sweep(&mut self, oldest: i64, now: Now) -> u64 {
         let ended = self.forget_ended(now);
         let before = self.places.len();
-        self.places.retain(|since, _| *since >= oldest);
+        self.places.retain(|place, _| place.since >= oldest);
         u64::try_from(ended + before - self.places.len()).unwrap_or(u64::MAX)
     }
 
     fn is_empty(&self, now: Now) -> bool {
         self.places.is_empty() && self.evicted.iter().all(|(_, until)| *until <= now.instant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_goes_with_the_connections() {
+        let registry = LocalRegistry::new(Arc::default());
+        let limits = Limits {
+            kind: "sse".to_owned(),
+            evictions: "sse:evictions".to_owned(),
+            limit: 1,
+            lease: Duration::from_secs(60),
+        };
+        let open = async || {
+            let connection = Connection::new("42", Uuid::now_v7());
+            registry.admit(&limits, &connection).await.unwrap();
+            connection
+        };
+        for _ in 0..EVICTED_MAX + 10 {
+            open().await;
+        }
+        let remembered = registry.kinds()["sse"]["42"].evicted.len();
+        assert_eq!(remembered, EVICTED_MAX);
+        let last = open().await;
+        registry.leave(&limits, &[last]).await.unwrap();
+        assert_eq!(registry.kinds()["sse"].len(), 1, "some are remembered");
+        tokio::time::advance(2 * limits.lease).await;
+        registry.sweep(&limits, Duration::from_secs(1800)).await.unwrap();
+        assert!(registry.kinds()["sse"].is_empty());
     }
 }
