@@ -184,10 +184,7 @@ impl Brokers {
             brokers.add(BrokerKind::RabbitMq, Arc::new(open), &rabbitmq.prefix)?;
         }
         if let Some(open) = redis.open().context("use redis")? {
-            brokers.shared = Some(SharedState {
-                rate_limiter: Arc::new(open.rate_limiter().prefixed(&redis.prefix)),
-                ..SharedState::local()
-            });
+            brokers.shared = Some(open.prefixed_shared_state(&redis.prefix)?);
             brokers.add(BrokerKind::Redis, Arc::new(open), &redis.prefix)?;
         }
         Ok(brokers)
@@ -251,6 +248,8 @@ fn namespaced(broker: Arc<dyn Broker>, prefix: &str) -> Result<Arc<dyn Broker>> 
 
 #[cfg(test)]
 mod tests {
+    use postroom_host::{Queue, QueueNames};
+
     use super::*;
 
     #[test]
@@ -265,6 +264,27 @@ mod tests {
         assert!(BrokerUrl::parse(BrokerKind::Kafka, "amqp://a").is_err());
         assert!(BrokerUrl::parse(BrokerKind::Kafka, "kafka://me:pass@a:1").is_err());
         assert!(BrokerUrl::parse(BrokerKind::Redis, "redis://").is_err());
+    }
+
+    #[test]
+    fn a_module_has_queues_of_its_own_on_a_broker_that_others_share() {
+        let toml = "[brokers.rabbitmq]\nurl = \"amqp://a:1/%2f\"\nprefix = \"shop-\"\npartitions = 4\n\
+                    [modules.hello]\nbroker = \"rabbitmq\"\n[modules.ledger]\nbroker = \"rabbitmq\"";
+        let mut config = config::Config::read(toml, []).unwrap();
+        let settings = config.modules.0.get_mut("hello").unwrap();
+        settings.queue = Some(Queue {
+            names: Some(QueueNames::new("{group}_queue", "{group}_dlq")),
+            ..Queue::default()
+        });
+        let brokers = Brokers::open(&config.brokers).unwrap();
+        let own = |module: &str| brokers.of_queue(&config, module).unwrap().map(|queue| queue.name());
+        let shared = brokers.get(BrokerKind::RabbitMq).unwrap().name();
+        assert_eq!(shared, "rabbitmq a:1//#shop-");
+        assert_eq!(
+            own("hello").as_deref(),
+            Some("rabbitmq a:1// by type {group}_queue#shop-")
+        );
+        assert_eq!(own("ledger"), None);
     }
 
     #[test]

@@ -53,8 +53,8 @@ impl HttpListener {
             tcp,
             checks: Checks::new(&serving, address),
             certificate: serving.tls.clone().map(Certificate::load).transpose()?,
+            limits: Limits::of(&serving)?,
             serving,
-            limits: Limits::default(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Settings of the HTTP server: who may reach it, and how.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use super::name::{HostName, Origin};
@@ -16,6 +17,9 @@ pub struct Serving {
     pub origins: Vec<Origin>,
     /// Reverse proxies in front of the server. Only they may name the client, in `X-Forwarded-For` or `Forwarded`.
     pub trusted_proxies: Vec<Network>,
+    /// Open connections; further ones wait. Streams keep theirs for minutes, so a server with many streams needs more. Absent: 10,000,
+    /// but at most half of the files that the process may open.
+    pub connections_max: Option<NonZeroUsize>,
 }
 
 impl Serving {

@@ -1,6 +1,7 @@
 //! `[server]`: where HTTP is served, encrypted or not, and who may reach it.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 
 use postroom_host::{HostName, Hosts, Network, Origin, Serving, TlsFiles};
 
@@ -15,6 +16,8 @@ pub(crate) struct Server {
     pub(crate) hosts: Vec<HostName>,
     pub(crate) origins: Vec<Origin>,
     pub(crate) trusted_proxies: Vec<Network>,
+    /// Absent: by the files that the process may open.
+    pub(crate) connections_max: Option<NonZeroUsize>,
     /// A proxy in front ends TLS, so plain HTTP is served on purpose.
     pub(crate) plain_http: bool,
     pub(crate) tls: Option<TlsFiles>,
@@ -27,6 +30,7 @@ impl Default for Server {
             hosts: Vec::new(),
             origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            connections_max: None,
             plain_http: false,
             tls: None,
         }
@@ -44,6 +48,7 @@ impl Server {
             },
             origins: self.origins.clone(),
             trusted_proxies: self.trusted_proxies.clone(),
+            connections_max: self.connections_max,
         }
     }
 
@@ -67,6 +72,9 @@ pub(super) fn read(section: &mut Section<'_>) -> Server {
         hosts: section.take("hosts", value::list).unwrap_or_default(),
         origins: section.take("origins", value::list).unwrap_or_default(),
         trusted_proxies: section.take("trusted_proxies", value::list).unwrap_or_default(),
+        connections_max: section
+            .take("connections_max", value::number(1..=1_000_000))
+            .and_then(NonZeroUsize::new),
         plain_http: section.take("plain_http", value::flag).unwrap_or(default.plain_http),
         tls: section.section_if_any("tls", read_tls).flatten(),
     };
@@ -107,6 +115,7 @@ mod tests {
             hosts = ["App.example.com", "192.0.2.7"]
             origins = ["https://app.example.com"]
             trusted_proxies = ["10.0.0.0/8", "::1"]
+            connections_max = 100000
             [server.tls]
             certificate = "tls/server.pem"
             key = "tls/server.key"
@@ -121,6 +130,7 @@ mod tests {
             hosts: Hosts::Only(vec!["app.example.com".parse().unwrap(), "192.0.2.7".parse().unwrap()]),
             origins: vec!["https://app.example.com".parse().unwrap()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+            connections_max: NonZeroUsize::new(100_000),
         };
         assert_eq!(server.serving(), expected);
         assert_eq!(server.url(server.listen), "https://127.0.0.1:8443");
@@ -147,6 +157,10 @@ mod tests {
         check(
             "trusted_proxies = [\"10.0.0.1/8\"]",
             "server.trusted_proxies: \"10.0.0.1/8\" has bits behind its prefix",
+        );
+        check(
+            "connections_max = 0",
+            "server.connections_max: must be a number from 1 to 1000000",
         );
         check("tls = { certificate = \"a.pem\" }", "server.tls.key: is required");
         check(

@@ -1,6 +1,7 @@
 //! The server on real sockets, with an authority and certificates that each test makes for itself.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use axum::routing::{get, post};
@@ -430,6 +431,22 @@ async fn further_connections_wait_for_a_place() {
     drop(first);
     let answer = talk(third, "").await.unwrap();
     assert_eq!(status(&answer), "200");
+}
+
+#[tokio::test]
+async fn the_settings_say_how_many_connections_are_open_at_once() {
+    let serving = Serving {
+        connections_max: NonZeroUsize::new(1),
+        ..Serving::default()
+    };
+    let server = run(serving, |_| ()).await;
+    let first = server.connect().await;
+    let mut second = server.connect().await;
+    second.write_all(GET.as_bytes()).await.unwrap();
+    let early = timeout(Duration::from_millis(100), second.read_u8()).await;
+    assert!(early.is_err(), "one is open: {early:?}");
+    drop(first);
+    assert_eq!(status(&talk(second, "").await.unwrap()), "200");
 }
 
 #[tokio::test]
