@@ -33,8 +33,8 @@ impl Host {
     /// A process with this store and this relay, which has all its routes.
     pub fn new(store: Arc<dyn Inspect>, relay: &Relay) -> Self {
         let carrier = |route: &Route| Carrier {
-            route: route.name.clone(),
-            filter: route.filter.clone(),
+            ordering: route.ordering,
+            ..Carrier::new(&route.name, route.filter.clone())
         };
         Self {
             readiness: Readiness::new(Arc::clone(&store), relay),

@@ -4,5 +4,6 @@ pub mod dead_letter;
 pub mod finding;
 pub mod reason;
 pub mod replay;
+pub mod retry;
 pub mod timeline;
 pub mod token;

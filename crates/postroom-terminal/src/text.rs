@@ -4,6 +4,8 @@
 use postroom::operate::{Letters, NextStep, Reason, ReasonKind, RouteState, counted};
 use postroom::{Hidden, HiddenTransactions};
 
+use crate::age::age;
+
 /// The kind of a reason, as the title shows it.
 pub fn kind(kind: ReasonKind) -> &'static str {
     match kind {
@@ -85,18 +87,18 @@ pub fn reason(reason: &Reason) -> String {
              delivered or given up; what operators retry or replay does not count"
         ),
         Reason::Held {
-            keys, waiting: behind, ..
-        } => {
-            format!(
-                "{} by a dead letter, {}",
-                counted(*keys, "key is held", "keys are held"),
-                waiting(*behind)
-            )
-        }
-        Reason::Retrying { retrying, waiting, .. } => {
-            let retrying = counted(*retrying, "entry waits for its retry", "entries wait for their retry");
-            format!("{retrying}, {waiting} behind")
-        }
+            keys,
+            waiting: behind,
+            has_more,
+            ..
+        } => held(*keys, *behind, *has_more),
+        Reason::Retrying {
+            retrying,
+            waiting,
+            has_more,
+            retry_s,
+            ..
+        } => self::retrying(*retrying, (*waiting, *has_more), *retry_s),
         Reason::Transaction { age_s, query, .. } => {
             format!("has been open for {age_s:.0} s; its own events wait for its commit: {query}")
         }
@@ -111,6 +113,30 @@ pub fn reason(reason: &Reason) -> String {
             counted((*attempts).into(), "attempt", "attempts")
         ),
         Reason::Hidden(hidden) => format!("{}, and one of them may be the cause", self::hidden(hidden)),
+    }
+}
+
+fn held(keys: u64, behind: u64, has_more: bool) -> String {
+    let keys = counted(keys, "key is held", "keys are held");
+    format!("{keys} by a dead letter, {}{}", more_than(has_more), waiting(behind))
+}
+
+fn retrying(entries: u64, (behind, has_more): (u64, bool), retry_s: Option<f64>) -> String {
+    let next = retry_s.map(next_retry).unwrap_or_default();
+    let entries = counted(entries, "entry waits for its retry", "entries wait for their retry");
+    format!("{entries}{next}, {}{behind} behind", more_than(has_more))
+}
+
+/// Before a count that was not counted to the end.
+fn more_than(has_more: bool) -> &'static str {
+    if has_more { "more than " } else { "" }
+}
+
+/// When the first of several entries is tried again.
+fn next_retry(retry_s: f64) -> String {
+    match retry_s {
+        ..=0.0 => ", the first of them now".to_owned(),
+        _ => format!(", the first of them in {}", age(retry_s)),
     }
 }
 
@@ -185,6 +211,9 @@ pub fn next(steps: &[NextStep]) -> String {
         [Step::ShowRoutes { route: Some(route) }, Step::Wait] => {
             format!("postroom status --route {route}: it goes on by itself")
         }
+        [show @ Step::ShowRoutes { route: Some(_) }, Step::Wait, retry @ Step::RetryNow { .. }] => {
+            format!("{}: it goes on by itself, or at once with `{}`", step(show), step(retry))
+        }
         [show @ Step::ShowLetters { letters: Letters::Route(_) }, Step::Retry { .. }, Step::Discard { .. }] => {
             format!("{}, then retry or discard", step(show))
         }
@@ -221,6 +250,8 @@ fn step(step: &NextStep) -> String {
         },
         NextStep::Retry { letters } => format!("postroom dead retry {}", chosen(letters)),
         NextStep::Discard { letters } => format!("postroom dead discard {} --reason TEXT", chosen(letters)),
+        NextStep::ShowEvent { event_id } => format!("`postroom why {event_id}` shows its way"),
+        NextStep::RetryNow { event_id } => format!("postroom retry {event_id}"),
         NextStep::ShowReplays => "`postroom replay list` shows them".to_owned(),
         NextStep::Replay { route, from_id, to_id } => {
             format!("postroom replay --route {route} --from-id {from_id} --to-id {to_id}")
@@ -317,22 +348,31 @@ mod tests {
                 privilege: privilege.to_owned(),
             })
         };
+        let held = |has_more| Reason::Held {
+            route: route(),
+            keys: 1,
+            waiting: 3,
+            has_more,
+        };
+        let retrying = |event_id, retry_s| Reason::Retrying {
+            route: route(),
+            retrying: 2,
+            waiting: 0,
+            has_more: false,
+            event_id,
+            retry_s,
+        };
         vec![
             Reason::Full {
                 route: route(),
                 parked: 10_001,
                 parked_max: 10_000,
             },
-            Reason::Held {
-                route: route(),
-                keys: 1,
-                waiting: 3,
-            },
-            Reason::Retrying {
-                route: route(),
-                retrying: 2,
-                waiting: 0,
-            },
+            held(false),
+            held(true),
+            retrying(None, None),
+            retrying(Some(Uuid::nil()), Some(0.0)),
+            retrying(Some(Uuid::nil()), Some(3_540.0)),
             Reason::Transaction {
                 session: "4711".to_owned(),
                 age_s: 61.0,

@@ -12,6 +12,7 @@ mod history;
 mod listing;
 mod reason;
 pub mod replay;
+mod retry;
 mod setup;
 mod status;
 mod tail;
@@ -20,6 +21,7 @@ pub mod token;
 
 use crate::error::Result;
 use crate::policy::filter::Filter;
+use crate::policy::ordering::Ordering;
 use crate::state::{cursor, outage};
 use crate::store::outbox::Inspect;
 use crate::store::table;
@@ -32,19 +34,33 @@ pub use failure::{Failures, failures};
 pub use forget::{GivenUp, Standing, forget, retire, standing};
 pub use history::{History, HistoryPage};
 pub use listing::{newest, timelines, undelivered};
-pub use reason::{Reason, ReasonKind, why};
+pub use reason::{Reason, ReasonKind, why, why_among};
+pub use retry::{RetriedNow, retry_now};
 pub use setup::{SettingReport, broker_risks, clock_skew, settings};
 pub use status::{RouteState, RouteStatus, Status, status};
 pub use tail::Tail;
 pub use timeline::{Delivery, DeliveryState, Scheduled, Timeline, scheduled, timeline};
 
-/// A route, and which events it carries.
+/// A route, which events it carries, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carrier {
     /// Its name.
     pub route: String,
     /// Which events.
     pub filter: Filter,
+    /// Which events wait when one fails.
+    pub ordering: Ordering,
+}
+
+impl Carrier {
+    /// A route that keeps the order of each key.
+    pub fn new(route: impl Into<String>, filter: Filter) -> Self {
+        Self {
+            route: route.into(),
+            filter,
+            ordering: Ordering::Key,
+        }
+    }
 }
 
 /// How many, in words that fit: `1 entry`, `2 entries`.

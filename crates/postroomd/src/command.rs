@@ -7,10 +7,12 @@ mod config;
 mod dead;
 mod doctor;
 mod emit;
+mod event_id;
 mod forget;
 mod migrate;
 mod pause;
 mod replay;
+mod retry;
 mod serve;
 mod status;
 mod tail;
@@ -71,6 +73,7 @@ enum Command {
     Why(why::Why),
     #[command(subcommand)]
     Dead(dead::Dead),
+    Retry(retry::Retry),
     Replay(replay::Replay),
     Pause(pause::Pause),
     Resume(pause::Resume),
@@ -115,6 +118,7 @@ impl Cli {
             Command::Status(command) => command.run(&config).await,
             Command::Why(command) => command.run(&config).await,
             Command::Dead(command) => command.run(&config).await,
+            Command::Retry(command) => command.run(&config).await,
             Command::Replay(command) => command.run(&config).await,
             Command::Pause(command) => command.run(&config).await,
             Command::Resume(command) => command.run(&config).await,

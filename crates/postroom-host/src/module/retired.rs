@@ -26,10 +26,7 @@ impl Module {
     #[must_use]
     pub fn retired(mut self, route: impl Into<String>, events: Filter, again: impl Into<String>) -> Self {
         self.retired.push(Retired {
-            carrier: Carrier {
-                route: route.into(),
-                filter: events,
-            },
+            carrier: Carrier::new(route, events),
             again: again.into(),
         });
         self

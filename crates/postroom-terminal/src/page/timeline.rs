@@ -64,7 +64,7 @@ fn show_deliveries(deliveries: &[&Delivery]) -> Result<()> {
     if deliveries.is_empty() {
         return Ok(());
     }
-    let mut listing = Listing::new(&["route", "state", "#attempts", "handled at", "last error"]);
+    let mut listing = Listing::new(&["route", "state", "#attempts", "next try", "handled at", "last error"]);
     for delivery in deliveries {
         listing.row([
             delivery.route.as_str().into(),
@@ -74,6 +74,7 @@ fn show_deliveries(deliveries: &[&Delivery]) -> Result<()> {
                 .map(|attempts| attempts.to_string())
                 .unwrap_or_default()
                 .into(),
+            delivery.retry_at.map(with_date).unwrap_or_default().into(),
             delivery.handled_at.map(with_date).unwrap_or_default().into(),
             delivery.error.as_deref().unwrap_or_default().into(),
         ]);

@@ -55,10 +55,7 @@ async fn what_waits_behind_many_others_is_found(fresh: Fresh) {
     emit(&fresh, "theirs.v1", 6_000).await;
     emit(&fresh, "ours.v1", 5).await;
     while fresh.pulse().await.unwrap().more {}
-    let carrier = |route: &str, pattern: &str| Carrier {
-        route: route.to_owned(),
-        filter: Filter::any_of([pattern]),
-    };
+    let carrier = |route: &str, pattern: &str| Carrier::new(route, Filter::any_of([pattern]));
     let found = async |types: &[&str], carriers: &[Carrier], limit| {
         let found = operate::undelivered(&*fresh, types, carriers, limit).await;
         let ids = found.unwrap().into_iter().map(|entry| entry.event.aggregate_id);

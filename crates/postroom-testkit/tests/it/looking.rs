@@ -92,10 +92,7 @@ async fn every_look_only_reads(store: &dyn Inspect, there: Furnished) {
         assert_eq!(timeline.deliveries[0].state, state);
     }
     assert!(operate::scheduled(store, there.scheduled).await.unwrap().is_some());
-    let carriers = [Carrier {
-        route: "s".to_owned(),
-        filter: Filter::all(),
-    }];
+    let carriers = [Carrier::new("s", Filter::all())];
     let newest = operate::newest(store, &[TYPE], 10).await.unwrap();
     operate::undelivered(store, &[TYPE], &carriers, 10).await.unwrap();
     assert_eq!(

@@ -57,6 +57,16 @@ pub enum NextStep {
         /// Which ones.
         letters: Letters,
     },
+    /// Look at the way of an event ([`timeline`](crate::operate::timeline)).
+    ShowEvent {
+        /// The event.
+        event_id: Uuid,
+    },
+    /// Try a parked event now ([`retry_now`](crate::operate::retry_now)).
+    RetryNow {
+        /// The event.
+        event_id: Uuid,
+    },
     /// Look at the replays ([`replay::list`](crate::replay::list)).
     ShowReplays,
     /// Deliver entries again ([`replay::start`](crate::replay::start)).

@@ -102,17 +102,24 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
     let delivery = |entry: &Entry, route: &RouteStatus, page: &Page| {
         let at = (route.route.clone(), entry.event.id);
         let is_pending = || !is_archived && (is_ahead(page, entry) || is_unread(entry));
-        let Seen { state, attempts, error } = match parked.get(&at).or_else(|| failed.get(&at)) {
+        let Seen {
+            state,
+            attempts,
+            error,
+            retry_at,
+        } = match parked.get(&at).or_else(|| failed.get(&at)) {
             Some(seen) => seen.clone(),
             None if is_pending() => Seen {
                 state: DeliveryState::Pending,
                 attempts: None,
                 error: route.down.clone(),
+                retry_at: None,
             },
             None => Seen {
                 state: DeliveryState::Passed,
                 attempts: None,
                 error: None,
+                retry_at: None,
             },
         };
         Delivery {
@@ -120,6 +127,7 @@ pub(super) async fn trace(store: &dyn Inspect, entries: Vec<Entry>, is_archived:
             state,
             attempts,
             error,
+            retry_at,
             handled_at: handled.get(&at).copied(),
         }
     };

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{RouteStatus, status};
+use super::{Carrier, RouteStatus, status};
 use crate::error::{Letters, NextStep, Result};
 use crate::event::entry::Entry;
 use crate::operate::dead::{self, DeadLetter, LetterState, Selection};
+use crate::policy::ordering::Ordering;
 use crate::state::feeding;
 use crate::state::outage::Side;
 use crate::state::parked::PARKED_MAX;
@@ -23,6 +24,10 @@ const STATUS_MAX: Duration = Duration::from_secs(10);
 const NOT_BROUGHT_MAX: Duration = Duration::from_secs(600);
 /// A transaction that is open for longer is named.
 const OPEN_LONG_S: f64 = 5.0;
+/// So many entries of the log are read to count what waits behind one that fails.
+const BEHIND_MAX: usize = 20_000;
+/// So many at once.
+const PAGE: usize = 1_000;
 /// At most so many dead letters are named one by one.
 const LETTERS_MAX: u64 = 5;
 
@@ -114,8 +119,10 @@ pub enum Reason {
         route: String,
         /// How many keys.
         keys: u64,
-        /// How many entries wait behind them.
+        /// How many entries wait behind them, as far as [`why_among`] knows the order of the route.
         waiting: u64,
+        /// Whether there are more: they were not counted to the end.
+        has_more: bool,
     },
     /// Entries wait for their retry.
     #[serde(rename = "key")]
@@ -124,8 +131,14 @@ pub enum Reason {
         route: String,
         /// How many.
         retrying: u64,
-        /// How many entries wait behind them.
+        /// How many entries wait behind them, as far as [`why_among`] knows the order of the route.
         waiting: u64,
+        /// Whether there are more: they were not counted to the end.
+        has_more: bool,
+        /// The first of those that wait for their retry.
+        event_id: Option<Uuid>,
+        /// How long until it is tried again; zero when that is due.
+        retry_s: Option<f64>,
     },
     /// A transaction has been open for long, and its own events wait for its commit.
     Transaction {
@@ -254,9 +267,11 @@ impl Reason {
                 },
             ],
             Self::Held { route, .. } => decide(&Letters::Route(route.clone())),
-            Self::Retrying { route, .. } => {
+            Self::Retrying { route, event_id, .. } => {
                 let route = Some(route.clone());
-                vec![NextStep::ShowRoutes { route }, NextStep::Wait]
+                let retry = event_id.map(|event_id| NextStep::RetryNow { event_id });
+                let steps = [NextStep::ShowRoutes { route }, NextStep::Wait];
+                steps.into_iter().chain(retry).collect()
             }
             Self::Dead { dead_id, .. } => decide(&Letters::Id(*dead_id)),
             Self::Hidden(hidden) => vec![hidden.next_step()],
@@ -291,8 +306,14 @@ fn decide(letters: &Letters) -> Vec<NextStep> {
     ]
 }
 
-/// Tells what holds things up, causes before their consequences; empty when all is well. This writes nothing.
+/// Tells what holds things up, causes before their consequences; empty when all is well. This writes nothing. A store does not know
+/// the order of a route, so what is still in the log counts as waiting behind nothing; [`why_among`] knows it.
 pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
+    why_among(store, &[]).await
+}
+
+/// The same, where the asker knows routes: behind an entry that fails on a strict one of them waits all that it takes from the log.
+pub async fn why_among(store: &dyn Inspect, carriers: &[Carrier]) -> Result<Vec<Reason>> {
     // First: it reads none of the platform's tables, which may be what is locked.
     let open = store.open_transactions().await?;
     let mut reasons: Vec<Reason> = open.iter().filter_map(reason_of_transaction).collect();
@@ -304,7 +325,7 @@ pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
                 reasons.extend(open.iter().filter_map(reason_of_locks));
             }
             reasons.extend(lapsed);
-            reasons.extend(routes.iter().flat_map(RouteStatus::reasons));
+            reasons.extend(reasons_of_routes(store, &routes, carriers).await?);
             reasons.extend(reasons_of_not_brought(store, &routes).await?);
             reasons.extend(reasons_of_letters(store).await?);
         }
@@ -315,6 +336,61 @@ pub async fn why(store: &dyn Inspect) -> Result<Vec<Reason>> {
     }
     reasons.sort_by_key(Reason::kind);
     Ok(reasons)
+}
+
+async fn reasons_of_routes(store: &dyn Inspect, routes: &[RouteStatus], carriers: &[Carrier]) -> Result<Vec<Reason>> {
+    let mut reasons = Vec::new();
+    for route in routes {
+        let shards = routes.iter().filter(|other| other.route == route.route).count();
+        let is_this = |carrier: &&Carrier| carrier.route == route.route && carrier.ordering == Ordering::Strict;
+        let stopped = carriers
+            .iter()
+            .find(is_this)
+            .filter(|_| route.retrying + route.held > 0);
+        let behind = match stopped {
+            Some(carrier) => behind(store, route, carrier, shards).await?,
+            None => Behind::default(),
+        };
+        reasons.extend(route.reasons().into_iter().map(|reason| behind.added_to(reason)));
+    }
+    Ok(reasons)
+}
+
+/// The entries of the log that wait behind one that fails.
+#[derive(Clone, Copy, Debug, Default)]
+struct Behind {
+    entries: u64,
+    has_more: bool,
+}
+
+impl Behind {
+    fn added_to(self, reason: Reason) -> Reason {
+        let mut reason = reason;
+        if let Reason::Retrying { waiting, has_more, .. } | Reason::Held { waiting, has_more, .. } = &mut reason {
+            *waiting += self.entries;
+            *has_more = self.has_more;
+        }
+        reason
+    }
+}
+
+/// Counts what a route takes of the entries ahead of it. It reads them, so after [`BEHIND_MAX`] of the log it stops.
+async fn behind(store: &dyn Inspect, route: &RouteStatus, carrier: &Carrier, shards: usize) -> Result<Behind> {
+    let shards = u32::try_from(shards).unwrap_or(1);
+    let is_taken = |entry: &&Entry| {
+        carrier.filter.matches(&entry.event.event_type) && entry.event.key().shard(shards) == route.shard
+    };
+    let (mut position, mut read, mut behind) = (route.position, 0, Behind::default());
+    loop {
+        let page = store.read(position, PAGE).await?;
+        behind.entries += page.entries.iter().filter(is_taken).count() as u64;
+        read += page.entries.len();
+        if page.next == position || read >= BEHIND_MAX {
+            behind.has_more = page.next != position;
+            return Ok(behind);
+        }
+        position = page.next;
+    }
 }
 
 /// One reason for each relay that has lost its leases: it is one cause, however many routes it had.
@@ -399,11 +475,15 @@ impl RouteStatus {
                 route: route(),
                 retrying,
                 waiting,
+                has_more: false,
+                event_id: self.retry_event,
+                retry_s: self.retry_s,
             }),
             (keys, _) => reasons.push(Reason::Held {
                 route: route(),
                 keys,
                 waiting,
+                has_more: false,
             }),
         }
         reasons
@@ -489,6 +569,8 @@ mod tests {
             attempts: 0,
             waiting: 0,
             parked_s: None,
+            retry_event: None,
+            retry_s: None,
             held: 0,
             dead: 0,
             down: None,
@@ -560,6 +642,19 @@ mod tests {
         assert_eq!(steps(true, Some(41.5)), [reconnect(), resume()]);
         assert_eq!(steps(false, None), [reconnect(), start_relay("r")]);
         assert_eq!(steps(false, Some(41.5)), [reconnect(), start_relay("r")]);
+    }
+
+    #[test]
+    fn what_waits_for_its_retry_can_be_had_now() {
+        let waiting = RouteStatus {
+            retrying: 1,
+            retry_event: Some(Uuid::nil()),
+            retry_s: Some(3_000.0),
+            ..route()
+        };
+        let reasons = waiting.reasons();
+        let now = NextStep::RetryNow { event_id: Uuid::nil() };
+        assert_eq!(reasons[0].next_steps().last(), Some(&now), "{reasons:?}");
     }
 
     #[test]

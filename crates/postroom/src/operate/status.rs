@@ -4,15 +4,17 @@ use sea_orm::ConnectionTrait;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query};
 use serde::Serialize;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::event::entry::Position;
 use crate::job::{self, JobStatus};
 use crate::state::dead::LetterState;
 use crate::state::outage::{self, Side};
+use crate::state::parked::Parking;
 use crate::store::db_clock::{db_now, read_now, read_stamp};
 use crate::store::outbox::Inspect;
-use crate::store::table::{self, Table, read_time};
+use crate::store::table::{self, Table, read_time, read_uuid};
 use crate::store::tx::Tx;
 
 /// The whole platform at a glance.
@@ -57,6 +59,10 @@ pub struct RouteStatus {
     pub waiting: u64,
     /// How old the oldest of all these waiting entries is.
     pub parked_s: Option<f64>,
+    /// The first of the entries that wait for a retry.
+    pub retry_event: Option<Uuid>,
+    /// How long until it is tried again; zero when that is due.
+    pub retry_s: Option<f64>,
     /// Dead letters that hold their key.
     pub held: u64,
     /// Dead letters that wait for a decision.
@@ -122,6 +128,7 @@ pub async fn status(store: &dyn Inspect) -> Result<Status> {
     let scheduled = count(&tx, Table::Scheduled).await?;
     let now = read_now(&tx).await?;
     measure_parked(&tx, &mut routes, now).await?;
+    find_first_retries(&tx, &mut routes, now).await?;
     tx.commit().await?;
     for route in &mut routes {
         route.backlog = store.backlog(route.position).await?;
@@ -192,6 +199,8 @@ pub(super) async fn cursors(tx: &Tx) -> Result<Vec<RouteStatus>> {
                 attempts: 0,
                 waiting: 0,
                 parked_s: None,
+                retry_event: None,
+                retry_s: None,
                 held: 0,
                 dead: 0,
                 down: None,
@@ -249,6 +258,29 @@ async fn measure_parked(tx: &Tx, routes: &mut [RouteStatus], now: OffsetDateTime
             status.attempts += u64::try_from(attempts).unwrap_or(0);
             status.parked_s = Some(status.parked_s.map_or(age_s, |known| known.max(age_s)));
         }
+    }
+    Ok(())
+}
+
+/// Which of the entries that wait for a retry comes first on its shard, and when. Behind it waits what must not pass it.
+async fn find_first_retries(tx: &Tx, routes: &mut [RouteStatus], now: OffsetDateTime) -> Result<()> {
+    let backend = tx.get_database_backend();
+    for status in routes.iter_mut().filter(|status| status.retrying > 0) {
+        let mut select = Query::select();
+        select
+            .columns(["event_id", "next_at"])
+            .from(table::named(tx, Table::Parked))
+            .and_where(Expr::col("route").eq(status.route.as_str()))
+            .and_where(Expr::col("shard").eq(i32::try_from(status.shard).unwrap_or(i32::MAX)))
+            .and_where(Expr::col("state").eq(Parking::Retry.name()))
+            .order_by("id", Order::Asc)
+            .limit(1);
+        let row = tx.query_one(&select).await;
+        let row = row.map_err(|source| Error::db("look for the first retry", source))?;
+        let Some(row) = row else { continue };
+        status.retry_event = Some(read_uuid(&row, backend, "event_id")?);
+        let due_at = read_stamp(&row, backend, "next_at")?;
+        status.retry_s = due_at.map(|at| (at - now).as_seconds_f64().max(0.0));
     }
     Ok(())
 }

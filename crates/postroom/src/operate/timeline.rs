@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::event::entry::Entry;
 use crate::state::dead::LetterState;
+use crate::store::db_clock::read_stamp;
 use crate::store::outbox::Inspect;
 use crate::store::table::{self, Table, read_entry, read_event, read_time, read_uuid, uuid_value};
 use crate::store::tx::Tx;
@@ -41,7 +42,10 @@ pub struct Delivery {
     pub attempts: Option<u32>,
     /// The last error, or why the route cannot go on.
     pub error: Option<String>,
-    /// When its subscriber handled it, by the inbox.
+    /// When it is tried again, if it is parked for a retry.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub retry_at: Option<OffsetDateTime>,
+    /// When its subscriber handled it, or its destination got it, if the route records that.
     #[serde(with = "time::serde::rfc3339::option")]
     pub handled_at: Option<OffsetDateTime>,
 }
@@ -198,6 +202,7 @@ pub(super) struct Seen {
     pub(super) state: DeliveryState,
     pub(super) attempts: Option<u32>,
     pub(super) error: Option<String>,
+    pub(super) retry_at: Option<OffsetDateTime>,
 }
 
 /// A route and an event.
@@ -206,9 +211,11 @@ pub(super) type At = (String, Uuid);
 /// Reads what the rows of these events say in one of the tables for failures.
 pub(super) async fn states(tx: &Tx, table: Table, event_ids: &[Uuid]) -> Result<HashMap<At, Seen>> {
     let backend = tx.get_database_backend();
+    let is_parked = matches!(table, Table::Parked);
     let mut select = Query::select();
     select
         .columns(["route", "event_id", "state", "attempts", "error"])
+        .columns(is_parked.then_some("next_at"))
         .from(table::named(tx, table))
         .and_where(Expr::col("event_id").is_in(event_ids.iter().map(|id| uuid_value(backend, *id))));
     let rows = tx
@@ -222,6 +229,10 @@ pub(super) async fn states(tx: &Tx, table: Table, event_ids: &[Uuid]) -> Result<
                 state: DeliveryState::of_row(&row.try_get::<String>("", "state")?)?,
                 attempts: u32::try_from(row.try_get::<i32>("", "attempts")?).ok(),
                 error: row.try_get("", "error")?,
+                retry_at: match is_parked {
+                    true => read_stamp(row, backend, "next_at")?,
+                    false => None,
+                },
             };
             Ok((at, seen))
         })

@@ -53,7 +53,7 @@ pub enum Parking {
 }
 
 impl Parking {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Retry => "retry",
             Self::Wait => "wait",
@@ -61,7 +61,7 @@ impl Parking {
         }
     }
 
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         match name {
             "retry" => Self::Retry,
             "held" => Self::Held,

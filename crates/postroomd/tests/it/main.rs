@@ -24,6 +24,7 @@ mod metrics;
 mod pii;
 mod posthog_outage;
 mod profile;
+mod retry;
 mod standstill;
 mod switch;
 mod telemetry;
