@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Delays, DomainEvent as _, Idempotency, Migration, Retry, Subscriber};
-use postroom_host::Module;
+use postroom_host::{Module, Queue, QueueNames};
 use sea_orm::DbBackend;
 
 pub use chat::{ChatMemberEntered, ChatMemberLeft, ChatMessageDeleted, ChatMessageEdited, ChatMessageSent};
@@ -59,6 +59,10 @@ pub fn module() -> Module {
         .tables_on(migrations)
         .topic(TOPIC.parse().unwrap_or_default())
         .form(message::form())
+        .queue(Queue {
+            names: Some(QueueNames::new("{group}_queue", "{group}_dlq")),
+            ..Queue::default()
+        })
         .event::<MemberFollowed>()
         .event::<PostLiked>()
         .event::<CommentCreated>()

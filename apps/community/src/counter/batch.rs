@@ -63,6 +63,26 @@ pub(super) async fn settled(db: &impl ConnectionTrait, batch_id: i64) -> Result<
     Ok(())
 }
 
+/// Whether there is a change without a batch, or a batch that was not settled. It is asked every few seconds, so it is one statement.
+pub(super) async fn is_anything_to_do(db: &impl ConnectionTrait) -> Result<bool> {
+    let mut unclaimed = Query::select();
+    unclaimed
+        .expr(Expr::val(1))
+        .from("comment_change")
+        .and_where(Expr::col("batch_id").is_null())
+        .limit(1);
+    let mut unsettled = Query::select();
+    unsettled
+        .expr(Expr::val(1))
+        .from(TABLE)
+        .and_where(Expr::col("settled_ms").is_null())
+        .limit(1);
+    let mut select = Query::select();
+    select.expr_as(Expr::exists(unclaimed).or(Expr::exists(unsettled)), "is_any");
+    let row = db.query_one(&select).await?;
+    Ok(row.map(|row| row.try_get("", "is_any")).transpose()?.unwrap_or(false))
+}
+
 /// Batches that were not settled, the oldest first.
 pub(super) async fn unsettled(db: &impl ConnectionTrait, limit: u64) -> Result<Vec<Unsettled>> {
     let mut select = Query::select();

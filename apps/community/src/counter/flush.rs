@@ -40,6 +40,9 @@ pub(crate) fn job(settings: &Settings, shared: Slot) -> Job {
 
 async fn run(outbox: Arc<dyn Outbox>, shared: &Slot) -> Result<u64> {
     let (db, shared) = (outbox.db(), shared.get()?);
+    if !batch::is_anything_to_do(db).await? {
+        return Ok(0);
+    }
     let mut is_away = !settle_earlier(db, shared).await?;
     let begun = Instant::now();
     let mut added = 0;
