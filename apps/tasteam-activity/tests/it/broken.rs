@@ -72,6 +72,9 @@ async fn everything_broken_at_once_harms_no_request_and_loses_nothing_postgres()
     until("everything is at PostHog", || async { posthog.uuids().len() >= all }).await;
     assert_eq!(posthog.uuids(), stored);
     assert_eq!(posthog.seen().len(), all, "each event was always the same");
+    let metrics = site.client.get("/metrics").await.body;
+    let delays = format!(r#"activity_sink_delay_seconds_count{{sink="posthog"}} {all}"#);
+    assert!(metrics.as_str().unwrap().contains(&delays), "{metrics}");
     let dead = dead::list(site.fresh.db(), &Selection::default(), None, 10).await;
     assert_eq!(dead.unwrap().len(), 0, "no dead letter");
 }

@@ -1,9 +1,10 @@
 //! Each fact and each search of tasteam becomes one stored row, with the properties of the catalogue.
 
 use postroom_activity::Source;
-use postroom_testkit::Fresh;
+use postroom_testkit::{Fresh, fresh};
 use serde_json::json;
 
+use crate::queue::Stream;
 use crate::site::{Site, keys};
 
 postroom_testkit::on_each_database! {
@@ -13,7 +14,37 @@ postroom_testkit::on_each_database! {
 }
 
 async fn facts_are_stored(fresh: Fresh) {
-    let site = Site::open(fresh).await;
+    facts(&Site::open(fresh).await).await;
+}
+
+async fn a_search_is_recorded(fresh: Fresh) {
+    search(&Site::open(fresh).await).await;
+}
+
+async fn events_are_found(fresh: Fresh) {
+    find(&Site::open(fresh).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_are_stored_redis_and_postgres() {
+    let stream = Stream::new();
+    facts(&stream.feed(fresh::postgres().await).await).await;
+    assert_eq!(stream.length(), 2, "they came by the stream");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_is_recorded_redis_and_postgres() {
+    let stream = Stream::new();
+    search(&stream.feed(fresh::postgres().await).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_found_redis_and_postgres() {
+    let stream = Stream::new();
+    find(&stream.feed(fresh::postgres().await).await).await;
+}
+
+async fn facts(site: &Site) {
     let (restaurant, group) = (site.restaurant("국밥집").await, site.group("점심 모임").await);
     let review = site.review(restaurant).await;
     for _ in 0..2 {
@@ -43,8 +74,7 @@ async fn facts_are_stored(fresh: Fresh) {
     );
 }
 
-async fn a_search_is_recorded(fresh: Fresh) {
-    let site = Site::open(fresh).await;
+async fn search(site: &Site) {
     site.restaurant("Seoul Noodles").await;
     let found = site
         .get("/tasteam/search?q=seoul&memberId=9&latitude=37.5&longitude=127.0")
@@ -63,8 +93,7 @@ async fn a_search_is_recorded(fresh: Fresh) {
     assert_eq!(json!(search.properties), expected);
 }
 
-async fn events_are_found(fresh: Fresh) {
-    let site = Site::open(fresh).await;
+async fn find(site: &Site) {
     let (restaurant, group) = (site.restaurant("국밥집").await, site.group("점심 모임").await);
     for _ in 0..5 {
         site.review(restaurant).await;

@@ -24,15 +24,15 @@ postroom_testkit::on_each_database! {
 
 const GROUP: &str = "activity-store";
 
-/// A stream of its own on the shared Redis, as another program sees it.
-struct Stream {
+/// A stream of its own on the shared Redis, as another program sees it. Dropping it removes its keys.
+pub(crate) struct Stream {
     url: String,
     prefix: String,
     name: String,
 }
 
 impl Stream {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let url = std::env::var("POSTROOM_TEST_REDIS_URL").unwrap_or_else(|_| {
             panic!("POSTROOM_TEST_REDIS_URL is not set: `eval \"$(cargo xtask services up)\"` starts the services")
         });
@@ -59,7 +59,8 @@ impl Stream {
         }
     }
 
-    async fn feed(&self, fresh: Fresh) -> Site {
+    /// A site that this stream feeds.
+    pub(crate) async fn feed(&self, fresh: Fresh) -> Site {
         Site::with(fresh, json!({}), self.scenery()).await
     }
 
@@ -72,7 +73,7 @@ impl Stream {
         self.cli("XADD", &[&["*"], fields].concat());
     }
 
-    fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.cli("XLEN", &[]).parse().unwrap()
     }
 
