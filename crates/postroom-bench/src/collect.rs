@@ -32,8 +32,6 @@ use cable::Cable;
 use fault::{Fault, Posthog};
 use visitor::Visitor;
 
-/// Both kinds of rounds take turns this often.
-const ROUNDS: u32 = 5;
 /// Requests before each round, which are not measured.
 const WARM_UP: u32 = 30;
 /// The route to PostHog.
@@ -47,6 +45,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct CollectBench {
     /// Requests with collection, and as many without.
     pub requests: u32,
+    /// Both kinds of rounds take turns this often. In one round, everything stays broken for all requests.
+    pub rounds: u32,
     /// Requests per second; as fast as one client can, if absent.
     pub rate: Option<NonZeroU32>,
     /// Address of a Redis that feeds collection and is cut off too, if there is one.
@@ -137,10 +137,10 @@ impl CollectBench {
     async fn measure(&self, site: &Site, surroundings: &Surroundings) -> Result<CollectResult> {
         let (mut off, mut broken) = (Measured::default(), Measured::default());
         let (mut collected, mut number) = (Collected::default(), 0);
-        let count = self.requests.div_ceil(ROUNDS);
+        let count = self.requests.div_ceil(Ord::max(self.rounds, 1));
         let pace = self.rate.map(|rate| Duration::from_secs(1) / rate.get());
-        for round in 0..ROUNDS {
-            site.progress(&format!("round {} of {ROUNDS}", round + 1));
+        for round in 0..self.rounds {
+            site.progress(&format!("round {} of {}", round + 1, self.rounds));
             // The order changes: nothing else than collection tells the two apart.
             for is_on in [round % 2 == 0, round % 2 != 0] {
                 let load = (count, pace, &mut number);

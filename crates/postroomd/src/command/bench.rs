@@ -114,6 +114,9 @@ enum What {
         /// How many requests with broken collection, and as many without collection
         #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(5..=1_000_000))]
         requests: u32,
+        /// Rounds with broken collection, each after or before one without. In one round, everything stays broken for all requests
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
         /// Requests per second; without it, each follows the answer to the last one
         #[arg(long)]
         rate: Option<NonZeroU32>,
@@ -170,10 +173,15 @@ impl What {
             Self::Idle { subscribers, seconds } => format!("idle --subscribers {subscribers} --seconds {seconds}"),
             Self::Access { clients, seconds } => format!("access --clients {clients} --seconds {seconds}"),
             Self::Ingest { events, clients } => format!("ingest --events {events} --clients {clients}"),
-            Self::Collect { requests, rate, redis } => {
+            Self::Collect {
+                requests,
+                rounds,
+                rate,
+                redis,
+            } => {
                 let redis = redis.as_ref().map_or("", |_| " --redis …"); // the address may have a password
                 let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate}"));
-                format!("collect --requests {requests}{rate}{redis}")
+                format!("collect --requests {requests} --rounds {rounds}{rate}{redis}")
             }
         }
     }
@@ -197,7 +205,17 @@ impl What {
             Self::Idle { subscribers, seconds } => Measurement::Idle(IdleBench { subscribers, seconds }),
             Self::Access { clients, seconds } => Measurement::Access(AccessBench { clients, seconds }),
             Self::Ingest { events, clients } => Measurement::Ingest(IngestBench { events, clients }),
-            Self::Collect { requests, rate, redis } => Measurement::Collect(CollectBench { requests, rate, redis }),
+            Self::Collect {
+                requests,
+                rounds,
+                rate,
+                redis,
+            } => Measurement::Collect(CollectBench {
+                requests,
+                rounds,
+                rate,
+                redis,
+            }),
         })
     }
 }
