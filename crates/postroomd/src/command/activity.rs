@@ -8,6 +8,7 @@ use std::io::{BufWriter, Write as _};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use postroom::operate::counted;
 use postroom_activity::query::{self, EventFilter, PAGE_MAX};
 use postroom_activity::redispatch::{self, PER_SECOND_MAX};
 use postroom_activity::{Source, export, forget, reprocess};
@@ -273,13 +274,13 @@ impl Redispatches {
 impl Cancel {
     async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready().await?;
-        let is_reprocess = reprocess::list(store.db())
-            .await?
-            .iter()
-            .any(|one| one.reprocess_id == self.id);
-        match is_reprocess {
-            true => reprocess::cancel(store.db(), &self.id, &actor()).await?,
-            false => redispatch::cancel(store.db(), &self.id, &actor()).await?,
+        let (redispatches, reprocesses) = (redispatch::list(store.db()).await?, reprocess::list(store.db()).await?);
+        if reprocesses.iter().any(|one| one.reprocess_id == self.id) {
+            reprocess::cancel(store.db(), &self.id, &actor()).await?;
+        } else if redispatches.iter().any(|one| one.redispatch_id == self.id) {
+            redispatch::cancel(store.db(), &self.id, &actor()).await?;
+        } else {
+            bail!("there is no redispatch and no reprocess {:?}", self.id);
         }
         match self.json {
             true => print_json(&serde_json::json!({ "canceled": self.id })),
@@ -301,9 +302,12 @@ impl Forget {
         match self.json {
             true => print_json(&forgotten),
             false => print(format!(
-                "deleted {} events and {} archived copies; removed the content of {} waiting copies and {} dead letters. Copies in the \
-                 outbox leave it with retention.outbox and are not archived",
-                forgotten.events, forgotten.archived, forgotten.waiting, forgotten.dead_letters
+                "deleted {} and {}; removed the content of {} and {}. Copies in the outbox leave it with retention.outbox and are not \
+                 archived",
+                counted(forgotten.events, "event", "events"),
+                counted(forgotten.archived, "archived copy", "archived copies"),
+                counted(forgotten.waiting, "waiting copy", "waiting copies"),
+                counted(forgotten.dead_letters, "dead letter", "dead letters"),
             )),
         }
     }
