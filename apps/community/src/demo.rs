@@ -135,8 +135,13 @@ async fn lose(Here: Here, Extension(demo): Extension<Demo>, Body(loss): Body<Los
             loss.frames
         )));
     }
-    demo.faults.lose(loss.frames);
-    Ok(StatusCode::NO_CONTENT)
+    match demo.faults.lose(loss.frames) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => {
+            let detail = "frames are lost on purpose only where no other process gets them: without Redis";
+            Err(Problem::new(StatusCode::CONFLICT, "shared", detail))
+        }
+    }
 }
 
 #[derive(Deserialize)]

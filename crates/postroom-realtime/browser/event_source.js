@@ -1,7 +1,7 @@
 
 // Receives the same by the browser's own EventSource, which can send no headers: each connection costs a ticket, which the server
 // accepts once. EventSource would reconnect with the spent one, and fail for good.
-export function openEventSource({ url, token, onEvent, onState, cursor, events = ["notification", "chat"], ...times }) {
+export function openEventSource({ url, token, onEvent, onState, cursor, events = ["notification", "chat", "unread"], ...times }) {
   const address = new URL(url, document.baseURI);
   const log = createEventLog(cursor);
   const counts = { received: 0, duplicates: 0, connections: 0 };

@@ -1,27 +1,20 @@
 //! The secret of the hashes of activity collection, where the configuration has none: on the store that this program makes by
 //! itself, one is made at the first start and kept in a file beside the store. On any other store the operator gives one.
 
-use std::fs;
-use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use toml::{Table, Value};
 
 use crate::config::Config;
+use crate::secret_file;
 
 const FILE: &str = "activity-hash-secret";
-const SECRET_BYTES: usize = 32;
 
 /// Gives the configuration the secret that is kept in this folder. Makes one if there is none yet.
 pub(crate) fn keep(config: &mut Config, folder: &Path) -> Result<()> {
     if !is_given(config) {
-        let file = folder.join(FILE);
-        let secret = match read(&file)? {
-            Some(secret) => secret,
-            None => make(folder, &file)?,
-        };
-        give(config, secret);
+        give(config, secret_file::keep(&folder.join(FILE))?);
     }
     Ok(())
 }
@@ -29,7 +22,7 @@ pub(crate) fn keep(config: &mut Config, folder: &Path) -> Result<()> {
 /// The same, if one is kept there.
 pub(crate) fn look(config: &mut Config, folder: &Path) -> Result<()> {
     if !is_given(config)
-        && let Some(secret) = read(&folder.join(FILE))?
+        && let Some(secret) = secret_file::read(&folder.join(FILE))?
     {
         give(config, secret);
     }
@@ -39,7 +32,7 @@ pub(crate) fn look(config: &mut Config, folder: &Path) -> Result<()> {
 /// Gives the configuration a secret that ends with this process, if it has none.
 pub(crate) fn invent(config: &mut Config) {
     if !is_given(config) {
-        give(config, random());
+        give(config, secret_file::random());
     }
 }
 
@@ -66,43 +59,12 @@ fn give(config: &mut Config, secret: String) {
     }
 }
 
-fn read(file: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(file) {
-        Ok(secret) => Ok(Some(secret.trim().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("read the hash secret {}", file.display())),
-    }
-}
-
-/// Writes a secret that only its owner may read. Of several processes that do this at once, one writes the secret of all.
-fn make(folder: &Path, file: &Path) -> Result<String> {
-    let doing = || format!("keep the hash secret {}", file.display());
-    let secret = random();
-    // A temporary file has the mode 0600.
-    let mut new = tempfile::NamedTempFile::new_in(folder).with_context(doing)?;
-    writeln!(new, "{secret}")
-        .and_then(|()| new.as_file().sync_all())
-        .with_context(doing)?;
-    match new.persist_noclobber(file) {
-        Ok(_file) => {
-            tracing::info!(file = %file.display(), "made the secret of the hashes of activity collection; keep it with the store");
-            Ok(secret)
-        }
-        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => read(file)?.with_context(doing),
-        Err(error) => Err(error.error).with_context(doing),
-    }
-}
-
-fn random() -> String {
-    let bytes: [u8; SECRET_BYTES] = rand::random();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs;
 
     use super::*;
+    use crate::secret_file::SECRET_BYTES;
 
     fn secret(config: &Config) -> String {
         let own = config.modules.own(postroom_activity::NAME);
@@ -110,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_made_once_and_only_its_owner_may_read_it() {
+    fn a_secret_is_made_once() {
         let folder = tempfile::tempdir().unwrap();
         let (mut first, mut second, mut third) = (Config::default(), Config::default(), Config::default());
         look(&mut first, folder.path()).unwrap();
@@ -118,17 +80,8 @@ mod tests {
         keep(&mut first, folder.path()).unwrap();
         keep(&mut second, folder.path()).unwrap();
         look(&mut third, folder.path()).unwrap();
-        assert_eq!(secret(&first).len(), 2 * SECRET_BYTES);
         assert_eq!((secret(&first), secret(&first)), (secret(&second), secret(&third)));
-        let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
         assert!(!format!("{first:?}").contains(&secret(&first)));
-        assert_eq!(
-            make(folder.path(), &folder.path().join(FILE)).unwrap(),
-            secret(&first),
-            "two at once"
-        );
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other file is left");
     }
 
     #[test]

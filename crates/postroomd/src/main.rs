@@ -5,8 +5,10 @@ mod broker;
 mod command;
 mod config;
 mod daemon;
+mod demo;
 mod hash_secret;
 mod module;
+mod secret_file;
 mod signal;
 mod store;
 

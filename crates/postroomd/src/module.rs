@@ -20,13 +20,14 @@ pub(crate) type Owner = (&'static str, Vec<Migration>);
 pub(crate) type Group = (String, Vec<String>);
 
 /// Every module that this binary has.
-pub(crate) const BUILT_IN: [BuiltIn; 6] = [
+pub(crate) const BUILT_IN: [BuiltIn; 7] = [
     ("hello", hello::module),
     ("ledger", ledger::module),
     ("commerce", commerce::module),
     ("umbra", umbra::module),
     ("tasteam", tasteam_activity::tasteam),
     ("activity", tasteam_activity::activity),
+    ("community", community::module),
 ];
 
 /// The modules that are on with this configuration, with their settings: on the built-in file all that are not switched off,

@@ -1,7 +1,7 @@
 //! A fan-out that loses frames.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use postroom::Result;
@@ -12,20 +12,24 @@ const FRAMES: &str = "realtime:";
 
 /// How many frames will be lost.
 #[derive(Debug, Default)]
-pub(super) struct Faults(AtomicU32);
+pub(super) struct Faults {
+    left: AtomicU32,
+    /// Whether a fan-out asks here.
+    is_used: AtomicBool,
+}
 
 impl Faults {
-    /// Loses so many of the next frames, instead of those that are left from an earlier call.
-    pub(super) fn lose(&self, frames: u32) {
-        self.0.store(frames, Ordering::Relaxed);
+    /// Loses so many of the next frames, instead of those that are left from an earlier call. Answers whether that is possible here.
+    pub(super) fn lose(&self, frames: u32) -> bool {
+        self.left.store(frames, Ordering::Relaxed);
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// Whether the next frame is lost.
     fn strikes(&self) -> bool {
-        let left = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_ok()
+        let one_less = |left: u32| left.checked_sub(1);
+        let struck = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        struck.is_ok()
     }
 }
 
@@ -38,6 +42,7 @@ pub(super) struct LossyFanOut {
 
 impl LossyFanOut {
     pub(super) fn new(inner: Arc<dyn FanOut>, faults: Arc<Faults>) -> Self {
+        faults.is_used.store(true, Ordering::Relaxed);
         Self { inner, faults }
     }
 }
@@ -68,7 +73,8 @@ mod tests {
         let channels = ["realtime:notification", "sse:notification:disconnect"];
         let mut listener = fan_out.listen(&channels).await.unwrap();
         let [frame, other] = channels.map(|channel| move |body: &str| Message::new(channel, body));
-        faults.lose(2);
+        assert!(faults.lose(2));
+        assert!(!Faults::default().lose(2), "no fan-out loses them");
         let sent = [frame("1"), other("2"), frame("3"), frame("4"), other("5")];
         fan_out.publish(&sent).await.unwrap();
         for expected in [other("2"), frame("4"), other("5")] {

@@ -15,6 +15,7 @@ use postroom_terminal::view::{Notes, View};
 
 use crate::config::Config;
 use crate::daemon;
+use crate::demo::Offered;
 use crate::hash_secret;
 use crate::module;
 use crate::signal::Signals;
@@ -56,9 +57,19 @@ impl Up {
         if let Some(folder) = self.own_folder(&config) {
             hash_secret::keep(&mut config, &folder)?;
         }
-        let platform = daemon::platform(&config, &store, modules(&config, self.demo))?
-            .serve_with(listener, config.server.serving())
-            .doors(config.access.doors(config.server.is_reachable(address))?);
+        let demo = self.demonstration(&config, address)?;
+        let modules = modules(&config, self.demo).into_iter();
+        let modules = modules.map(|module| match &demo {
+            Some(demo) => demo.join(module),
+            None => module,
+        });
+        let doors = config.access.doors(config.server.is_reachable(address))?;
+        let platform =
+            daemon::platform(&config, &store, modules.collect())?.serve_with(listener, config.server.serving());
+        let platform = match demo {
+            Some(demo) => demo.open(platform, doors),
+            None => platform.doors(doors),
+        };
         let platform = match &notes {
             Some(notes) => {
                 let view = View::new(
@@ -103,6 +114,14 @@ impl Up {
             config.modules.switch_on(true);
         }
         config.server.listen = self.listen.unwrap_or(config.server.listen);
+    }
+
+    /// The demonstration of the community, on a store that this program has made or on one that was given for demonstrations.
+    fn demonstration(&self, config: &Config, address: SocketAddr) -> Result<Option<Offered>> {
+        match self.own_folder(config) {
+            None if !self.demo => Ok(None),
+            folder => Offered::at(config, address, folder.as_deref()),
+        }
     }
 
     /// The folder of the store, unless it is a store of the operator's own.
