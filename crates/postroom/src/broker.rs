@@ -52,8 +52,8 @@ pub trait Broker: fmt::Debug + Send + Sync {
     /// and why. The dead letter that operators act on is the one in the store.
     async fn bury(&self, letter: &Letter) -> Result<()>;
 
-    /// The copies of a group's dead letters of these topics, oldest first. `next` answers with none at the end; `ack` removes
-    /// copies; those that were not acknowledged are back when the subscription is dropped.
+    /// The copies of a group's dead letters of these topics. `next` answers with none at the end; `ack` removes copies; those that
+    /// were not acknowledged are back when the subscription is dropped, on some brokers behind those that were not handed out.
     async fn buried(&self, group: &str, topics: &[String]) -> Result<Box<dyn Subscription>>;
 
     /// About how many messages wait for a group that has joined. Some brokers also count unacknowledged messages and internal

@@ -26,6 +26,9 @@ use crate::store::outbox::{Outbox, with_timeout};
 pub(crate) const JOB: &str = "dead-copies";
 /// Copies looked at together.
 const PAGE: usize = 200;
+/// So many copies are looked at although all that are wanted were found: RabbitMQ puts those that were looked at behind the others, and
+/// the order of a queue that was read to its end does not change.
+const WHOLE: usize = 5_000;
 /// Copies of a group looked at in one run. RabbitMQ holds them until the end of the run.
 const COPIES_MAX: usize = 100_000;
 /// How long one run goes on.
@@ -196,16 +199,17 @@ impl Search {
 #[derive(Debug, Default)]
 struct Swept {
     removed: u64,
-    /// Letters without copies now, or with the last copy only.
+    /// Letters with a copy less.
     found: HashSet<Uuid>,
 }
 
-/// Compares the copies of a group with its letters, oldest first, until those that are wanted were found.
+/// Compares the copies of a group with its letters.
 async fn sweep(group: &Group, wanted: &Wanted, db: &DatabaseConnection, deadline: Instant) -> Result<Swept> {
     let mut copies = group.broker.buried(&group.name, &group.topics).await?;
     let (mut swept, mut looked_at) = (Swept::default(), 0);
     let mut kept = HashMap::new();
-    while !wanted.is_among(&swept.found) && looked_at < COPIES_MAX && Instant::now() < deadline {
+    let is_enough = |swept: &Swept, looked_at| looked_at >= WHOLE && wanted.is_among(&swept.found);
+    while !is_enough(&swept, looked_at) && looked_at < COPIES_MAX && Instant::now() < deadline {
         let page = copies.next(PAGE).await?;
         if page.is_empty() {
             break;
@@ -225,7 +229,7 @@ async fn remove(copies: &mut dyn Subscription, done: &[(Uuid, Mark)]) -> Result<
     Ok(marks.len() as u64)
 }
 
-/// The copies that are to be removed: those of decided letters, and of letters that died again all but the last.
+/// The copies that are to be removed: those of decided letters, and all but one of a letter that died again.
 async fn superfluous(
     page: &[Message],
     route: &str,
