@@ -1,5 +1,6 @@
 //! The pages that commands print: one file for each kind of answer.
 
+pub mod checkup;
 pub mod dead_letter;
 pub mod finding;
 pub mod reason;

@@ -110,8 +110,8 @@ impl Cli {
         }
         let config = self.shared.load()?;
         match command {
-            Command::Up(command) => command.run(config).await,
-            Command::Serve(command) => command.run(config).await,
+            Command::Up(command) => Box::pin(command.run(config)).await,
+            Command::Serve(command) => Box::pin(command.run(config)).await,
             Command::Migrate(command) => command.run(&config).await,
             Command::Emit(command) => command.run(&config).await,
             Command::Tail(command) => command.run(&config).await,

@@ -6,21 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::operate::{self, RouteStatus, SettingReport, Status};
 use postroom::{Inspect, migration};
 use postroom_terminal::output::{chain, print_json};
+use postroom_terminal::page::checkup;
 use postroom_terminal::page::finding::{self, Finding, State};
 use postroom_terminal::text;
 
 use crate::config::Config;
 use crate::module;
-
-/// Clocks may differ by this much before somebody should look.
-const SKEW_S_MAX: f64 = 1.0;
-/// A transaction that is open longer than this delays its own events, and retention.
-const OPEN_S_MAX: f64 = 60.0;
-/// The next step when the database refuses a simple question.
-const QUERY_DENIED: &str = "check that the user may query the database";
 
 /// Check the store, its tables and settings, the clocks and who works the routes
 #[derive(Debug, Args)]
@@ -72,24 +65,15 @@ async fn examine(config: &Config) -> Vec<Finding> {
         "store",
         format!("{url} answers, connected in {} ms", begun.elapsed().as_millis()),
     ));
-    findings.push(version(store.as_ref()).await);
+    findings.push(checkup::version(store.as_ref()).await);
     let tables = tables(config, store.as_ref()).await;
     let has_tables = tables.iter().all(|finding| finding.state == State::Ok);
     findings.extend(tables);
-    findings.push(skew(store.as_ref()).await);
-    findings.extend(settings(store.as_ref()).await);
+    findings.extend(checkup::server(store.as_ref()).await);
     if has_tables {
-        findings.push(transactions(store.as_ref()).await);
-        findings.extend(routes(store.as_ref()).await);
+        findings.extend(checkup::work(store.as_ref()).await);
     }
     findings
-}
-
-async fn version(store: &dyn Inspect) -> Finding {
-    match store.version().await {
-        Ok(version) => Finding::ok("version", version),
-        Err(error) => Finding::fail("version", error.report(), QUERY_DENIED),
-    }
 }
 
 async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
@@ -114,90 +98,4 @@ async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
         });
     }
     findings
-}
-
-/// The database's clock against ours.
-async fn skew(store: &dyn Inspect) -> Finding {
-    let skew = match operate::clock_skew(store).await {
-        Ok(skew) => skew.as_seconds_f64().abs(),
-        Err(error) => return Finding::fail("clock", error.report(), QUERY_DENIED),
-    };
-    let says = format!("the database's clock differs by {:.0} ms from ours", skew * 1000.0);
-    match skew > SKEW_S_MAX {
-        true => Finding::warn(
-            "clock",
-            says,
-            "synchronise both with NTP; leases are safe, ages and occurred_at are off",
-        ),
-        false => Finding::ok("clock", says),
-    }
-}
-
-async fn settings(store: &dyn Inspect) -> Vec<Finding> {
-    let finding = |SettingReport { name, value, advice }| match (value, advice) {
-        (Ok(value), None) => Finding::ok(name, value),
-        (Ok(value), Some(advice)) => Finding::warn(name, value, advice),
-        (Err(error), _) => Finding::warn(name, error.report(), "check that the user may read settings"),
-    };
-    operate::settings(store).await.into_iter().map(finding).collect()
-}
-
-async fn transactions(store: &dyn Inspect) -> Finding {
-    let open = match store.open_transactions().await {
-        Ok(open) => open,
-        Err(error) => return Finding::warn("transactions", error.report(), "let the user see other sessions"),
-    };
-    let old: Vec<String> = open
-        .iter()
-        .filter(|transaction| transaction.age_s > OPEN_S_MAX)
-        .map(|transaction| format!("{} since {:.0} s", transaction.session, transaction.age_s))
-        .collect();
-    let hidden = store.hidden().await.ok().flatten();
-    match (old.is_empty(), hidden) {
-        (true, Some(hidden)) => Finding::warn("transactions", text::hidden(&hidden), text::next(&[hidden.next_step()])),
-        (true, None) => Finding::ok("transactions", format!("none is open for more than {OPEN_S_MAX:.0} s")),
-        (false, _) => Finding::warn(
-            "transactions",
-            format!("open for long: {}", old.join(", ")),
-            "commit or end these sessions",
-        ),
-    }
-}
-
-async fn routes(store: &dyn Inspect) -> Vec<Finding> {
-    let status = match operate::status(store).await {
-        Ok(status) => status,
-        Err(error) => return vec![Finding::fail("routes", error.report(), "see the error")],
-    };
-    let down = |route: &RouteStatus| {
-        let reason = route.reason_of_outage()?;
-        let says = format!("{} cannot go on: {}", route.route, route.down.as_ref()?);
-        Some(Finding::warn("reach", says, text::next(&reason.next_steps())))
-    };
-    let mut findings = vec![worked(&status)];
-    findings.extend(status.routes.iter().filter_map(down));
-    findings
-}
-
-fn worked(status: &Status) -> Finding {
-    let idle: Vec<&str> = status
-        .routes
-        .iter()
-        .filter(|route| !route.is_leased)
-        .map(|route| route.route.as_str())
-        .collect();
-    match (status.routes.len(), idle.is_empty()) {
-        (0, _) => Finding::warn(
-            "routes",
-            "there are none yet",
-            "start a relay: `postroom up` or `postroom serve --roles relay`",
-        ),
-        (1, true) => Finding::ok("routes", "the only route has a relay"),
-        (count, true) => Finding::ok("routes", format!("all {count} have a relay")),
-        (_, false) => Finding::warn(
-            "routes",
-            format!("no relay delivers {}", idle.join(", ")),
-            "start a relay that has them: `postroom up` or `postroom serve --roles relay`",
-        ),
-    }
 }
