@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use postroom::{CancellationToken, Error, ErrorKind, Result, clock};
 use postroom_host::prometheus_client::registry::Registry;
-use postroom_shared::registry::{Admitted, Limits};
+use postroom_shared::registry::{self, Admitted, Limits};
 use postroom_shared::{SharedState, Slot};
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
@@ -120,6 +120,17 @@ impl Hub {
         let message = listener::disconnection(&limits.evictions, member, connection);
         self.core
             .shared(async |shared| shared.fan_out.publish(&[message]).await)
+            .await
+    }
+
+    /// The connections of a member, on all instances, the oldest first.
+    pub async fn connections_of(&self, member: &str) -> Result<Vec<registry::Connection>> {
+        let Some(limits) = &self.core.settings.limits else {
+            let says = "connections of a hub without limits are not counted, so there is no list of them";
+            return Err(Error::new(ErrorKind::Unsupported, says));
+        };
+        self.core
+            .shared(async |shared| shared.registry.list(limits, member).await)
             .await
     }
 

@@ -151,6 +151,23 @@ impl Registry for RedisRegistry {
             }
         }
     }
+
+    async fn list(&self, limits: &Limits, member: &str) -> Result<Vec<Member>> {
+        const DOING: &str = "list connections in Redis";
+        limits.check(member)?;
+        let [places, leases, _] = self.keys(limits, member);
+        let call = Call::on(&script::LIST, &[places, leases]);
+        let answers: Vec<(String, String)> = self.connection.call(DOING, call).await?;
+        // Connections that other programs have put there may have ids of another form.
+        let known = answers.iter().filter_map(|(id, since)| {
+            Some(Member {
+                member: member.to_owned(),
+                id: Uuid::parse_str(id).ok()?,
+                since: Some(since.parse().ok()?),
+            })
+        });
+        Ok(known.collect())
+    }
 }
 
 /// The answer of the script to one connection. Connections that other programs have put there may have ids of another form.

@@ -15,6 +15,7 @@ pub(crate) static BURY: LazyScript = LazyScript::new(|| include_str!("lua/bury.l
 pub(crate) static TAKE: LazyScript = LazyScript::new(|| include_str!("lua/take.lua").into());
 pub(crate) static ADMIT: LazyScript = LazyScript::new(|| include_str!("lua/admit.lua").into());
 pub(crate) static SWEEP: LazyScript = LazyScript::new(|| include_str!("lua/sweep.lua").into());
+pub(crate) static LIST: LazyScript = LazyScript::new(|| include_str!("lua/list.lua").into());
 pub(crate) static TALLY: LazyScript = LazyScript::new(|| include_str!("lua/tally.lua").into());
 pub(crate) static TALLY_READ: LazyScript = LazyScript::new(|| include_str!("lua/tally_read.lua").into());
 pub(crate) static LAG: LazyScript = LazyScript::new(|| include_str!("lua/lag.lua").into());

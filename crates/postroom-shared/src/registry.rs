@@ -36,6 +36,7 @@ pub const EVICTED_MAX: usize = 1000;
 /// 6. [`Registry::sweep`] removes connections older than `lifetime`, and those whose lease has ended, also those that an instance
 ///    left behind or that were put there by hand, and answers how many. It announces nothing.
 /// 7. Members and kinds are independent of each other. A member is any text that is not empty.
+/// 8. [`Registry::list`] names the connections of a member that have a place, the oldest first. It changes nothing.
 #[async_trait]
 pub trait Registry: fmt::Debug + Send + Sync {
     /// Admits a new connection.
@@ -49,6 +50,9 @@ pub trait Registry: fmt::Debug + Send + Sync {
 
     /// Removes connections that began longer ago than this, and those whose lease has ended.
     async fn sweep(&self, limits: &Limits, lifetime: Duration) -> Result<u64>;
+
+    /// The connections of a member, each with its age.
+    async fn list(&self, limits: &Limits, member: &str) -> Result<Vec<Connection>>;
 }
 
 /// The limits of one kind of connection.

@@ -43,6 +43,7 @@ macro_rules! registry_suite {
             leaving_gives_a_place_back_at_once
             a_sweep_removes_what_is_old_or_was_left_behind
             members_and_kinds_are_independent
+            a_list_names_the_connections_with_a_place
             limits_that_cannot_be_kept_are_refused
         }
     };
@@ -322,6 +323,27 @@ pub async fn leaving_gives_a_place_back_at_once([one, two]: Instances) {
     let answers = renew(&one, &limits, &[&third, &fourth, &other]).await;
     assert_eq!(answers, [kept(&third), kept(&fourth), kept(&other)]);
     assert!(renew(&one, &limits, &[]).await.is_empty());
+}
+
+/// Contract 8: a list has the connections with a place, of all instances, the oldest first; asking changes nothing.
+pub async fn a_list_names_the_connections_with_a_place([one, two]: Instances) {
+    let limits = limits(2, SHORT);
+    let list = async || two.registry.list(&limits, "42").await.expect("a registry that answers");
+    assert!(list().await.is_empty());
+    let (first, _) = enter(&one, &limits, "42").await;
+    let (second, _) = enter(&two, &limits, "42").await;
+    enter(&one, &limits, "43").await;
+    for _ in 0..2 {
+        assert_eq!(list().await, [first.clone(), second.clone()]);
+    }
+    let (third, evicted) = enter(&one, &limits, "42").await;
+    assert_eq!(evicted, [first.id]);
+    assert_eq!(list().await, [second.clone(), third.clone()]);
+    leave(&one, &limits, &[second]).await;
+    assert_eq!(list().await, [third.clone()]);
+    let is_over = async || list().await.is_empty();
+    until("the lease ends, and the place with it", is_over).await;
+    assert_eq!(renew(&one, &limits, &[&third]).await, [kept(&third)], "it was not forgotten");
 }
 
 /// Contract 6: a sweep removes connections that are older than the lifetime, and those whose lease has ended, of all members.

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use postroom_host::{Access, Caller, Host, Problem, Routes};
 use postroom_realtime::{Client, Ticket};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Realtime;
@@ -28,6 +28,7 @@ pub(super) fn streams(realtime: Realtime) -> Routes {
 pub(super) fn own(realtime: Realtime) -> Routes {
     Routes::new(Access::Member)
         .post("/api/notifications/stream/ticket", ticket)
+        .get("/api/notifications/connections", connections)
         .delete("/api/notifications/connections/{connection_id}", disconnect)
         .extension(realtime)
 }
@@ -100,6 +101,34 @@ async fn ticket(Extension(realtime): Extension<Realtime>, Me(me): Me, caller: Ca
         _ => return Err(not_a_member()),
     };
     Ok(Json(realtime.hub.ticket(&client).await?))
+}
+
+/// A connection in a list.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Open {
+    /// As in the header `x-connection-id` of its stream.
+    id: Uuid,
+    /// In milliseconds since 1970.
+    connected_at: i64,
+}
+
+#[derive(Serialize)]
+struct Connections {
+    /// The oldest first: it gives way when the member opens too many.
+    connections: Vec<Open>,
+}
+
+/// The open streams of the member, on all instances.
+async fn connections(Extension(realtime): Extension<Realtime>, Me(me): Me) -> Result<Json<Connections>, Problem> {
+    let open = realtime.hub.connections_of(&me.to_string()).await?;
+    let connections = open.into_iter().map(|connection| Open {
+        id: connection.id,
+        connected_at: connection.since.unwrap_or_default(),
+    });
+    Ok(Json(Connections {
+        connections: connections.collect(),
+    }))
 }
 
 /// Ends a connection of the member, on whichever instance it is. Its client does not come back by itself.

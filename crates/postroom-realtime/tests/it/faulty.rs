@@ -105,4 +105,9 @@ impl Registry for FaultyRegistry {
         self.1.check()?;
         self.0.sweep(limits, lifetime).await
     }
+
+    async fn list(&self, limits: &Limits, member: &str) -> Result<Vec<Connection>> {
+        self.1.check()?;
+        self.0.list(limits, member).await
+    }
 }

@@ -140,6 +140,20 @@ impl Registry for LocalRegistry {
         });
         Ok(removed)
     }
+
+    async fn list(&self, limits: &Limits, member: &str) -> Result<Vec<Connection>> {
+        limits.check(member)?;
+        let (kinds, now) = (self.kinds(), Now::read());
+        let found = kinds.get(&limits.kind).and_then(|members| members.get(member));
+        let places = found.into_iter().flat_map(|found| &found.places);
+        let open = places.filter(|(_, lease_ends_at)| **lease_ends_at > now.instant);
+        let connection = |(place, _): (&Place, _)| Connection {
+            member: member.to_owned(),
+            id: place.id,
+            since: Some(place.since),
+        };
+        Ok(open.map(connection).collect())
+    }
 }
 
 impl Member {
