@@ -45,7 +45,7 @@ pub(crate) struct Shown {
     owner: String,
     name: String,
     currency: &'static str,
-    balance: i64,
+    balance: i128,
     version: i64,
 }
 

@@ -7,8 +7,8 @@ mod refusal;
 mod sequence;
 mod transaction;
 
-pub use account::{Account, AccountId, check_owner};
-pub use money::{Currency, Money};
+pub use account::{Account, AccountId, BALANCE_MAX, check_owner};
+pub use money::{AMOUNT_MAX, Currency, Money};
 pub use refusal::Refusal;
 pub use sequence::Arrival;
 pub use transaction::{Entry, Kind, Leg, Posted, Transaction};

@@ -2,7 +2,7 @@
 //!
 //! New fields are optional, and no field is ever removed. Readers ignore unknown fields.
 
-use postroom::{DomainEvent, Event, Result};
+use postroom::{DomainEvent, Error, ErrorKind, Event, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -86,7 +86,7 @@ pub(crate) fn of(posted: &Posted) -> Result<Vec<Event>> {
 }
 
 fn event(posted: &Posted, entry: &Entry) -> Result<Event> {
-    let movement = movement(posted, entry);
+    let movement = movement(posted, entry)?;
     let id = Uuid::new_v5(&posted.transaction.transaction_id, movement.account_id.as_bytes());
     let event = match posted.transaction.reverses {
         Some(reverses) => Event::of(&LedgerReversed { movement, reverses })?,
@@ -98,10 +98,13 @@ fn event(posted: &Posted, entry: &Entry) -> Result<Event> {
     Ok(Event { id, ..event })
 }
 
-fn movement(posted: &Posted, entry: &Entry) -> Movement {
+fn movement(posted: &Posted, entry: &Entry) -> Result<Movement> {
     let account = &entry.account;
+    let balance_after =
+        i64::try_from(account.balance) // of a customer: it has a maximum
+            .map_err(|source| Error::caused(ErrorKind::Failed, "write a balance into an event", source))?;
     let counterpart = posted.transaction.counterpart(&account.account_id);
-    Movement {
+    Ok(Movement {
         account_id: account.account_id.to_string(),
         owner: account.owner.clone(),
         transaction_id: posted.transaction.transaction_id,
@@ -109,9 +112,9 @@ fn movement(posted: &Posted, entry: &Entry) -> Movement {
         sequence_number: account.version,
         currency: account.currency.to_string(),
         amount: entry.amount,
-        balance_after: account.balance,
+        balance_after,
         posted_at_ms: posted.posted_at_ms,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use uuid::Uuid;
 use super::{Currency, Refusal};
 
 const CLEARING: &str = "clearing-";
+/// The highest balance of a customer's account, in minor units: what an event and a read model can tell.
+pub const BALANCE_MAX: i128 = i64::MAX as i128;
 
 /// An account id: a UUID for a customer account, or `clearing-KRW` for the other side of deposits and withdrawals in a
 /// currency.
@@ -77,8 +79,9 @@ pub struct Account {
     pub name: String,
     /// The currency of the balance.
     pub currency: Currency,
-    /// The balance, in minor units.
-    pub balance: i64,
+    /// The balance, in minor units. That of a customer is at most [`BALANCE_MAX`]. A clearing account has no limit: it is the other side
+    /// of all deposits of its currency, and must not stop them.
+    pub balance: i128,
     /// The number of postings. It is the sequence number of the last posting, and optimistic locking compares it.
     pub version: i64,
 }
@@ -121,9 +124,14 @@ impl Account {
             });
         }
         let overflow = || Refusal::Overflow(self.account_id.clone());
-        let balance = self.balance.checked_add(amount).ok_or_else(overflow)?;
-        if balance < 0 && !self.account_id.is_clearing() {
-            return Err(Refusal::Overdraft(self.account_id.clone()));
+        let balance = self.balance.checked_add(amount.into()).ok_or_else(overflow)?;
+        if !self.account_id.is_clearing() {
+            if balance < 0 {
+                return Err(Refusal::Overdraft(self.account_id.clone()));
+            }
+            if balance > BALANCE_MAX {
+                return Err(overflow());
+            }
         }
         Ok(Self {
             balance,
@@ -136,6 +144,7 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::AMOUNT_MAX;
 
     fn krw() -> Currency {
         Currency::parse("KRW").unwrap()
@@ -149,16 +158,23 @@ mod tests {
         assert_eq!(rich.post(-100, krw()).unwrap().balance, 0);
         assert_eq!(rich.post(-101, krw()), Err(Refusal::Overdraft(rich.account_id.clone())));
         let most = account.post(i64::MAX, krw()).unwrap();
+        assert_eq!(most.balance, BALANCE_MAX);
         assert_eq!(most.post(1, krw()), Err(Refusal::Overflow(most.account_id.clone())));
         let usd = Currency::parse("USD").unwrap();
         assert_eq!(rich.post(1, usd).unwrap_err().code(), "currency_mismatch");
     }
 
+    /// It is the other side of all deposits of a currency: an end of it would be the end of all of them.
     #[test]
-    fn a_clearing_account_goes_below_zero_and_stops_at_the_end() {
-        let clearing = Account::clearing(krw());
-        let lowest = clearing.post(i64::MIN, krw()).unwrap();
-        assert_eq!(lowest.post(-1, krw()).unwrap_err().code(), "overflow");
+    fn a_clearing_account_goes_below_zero_without_an_end() {
+        let mut clearing = Account::clearing(krw());
+        for _ in 0..100_000 {
+            clearing = clearing.post(-AMOUNT_MAX, krw()).unwrap();
+        }
+        assert_eq!(clearing.balance, -100_000 * i128::from(AMOUNT_MAX));
+        assert!(clearing.balance < i128::from(i64::MIN));
+        let lower = clearing.post(i64::MIN, krw()).unwrap();
+        assert_eq!(lower.post(i64::MAX, krw()).unwrap().balance, clearing.balance - 1);
     }
 
     #[test]

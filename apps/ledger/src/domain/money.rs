@@ -41,6 +41,10 @@ impl fmt::Display for Currency {
     }
 }
 
+/// The most that one posting moves, in minor units. It lies far below the highest balance of an account, and programs that read numbers
+/// as doubles still read it exactly.
+pub const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
+
 /// An amount that can be moved: at least one minor unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
@@ -49,8 +53,16 @@ pub struct Money {
 }
 
 impl Money {
-    /// Creates an amount of `minor` units (cents, won) of a currency.
+    /// Creates an amount of `minor` units (cents, won) of a currency; at most [`AMOUNT_MAX`].
     pub fn new(minor: i64, currency: Currency) -> Result<Self, Refusal> {
+        match minor {
+            ..=AMOUNT_MAX => Self::posted(minor, currency),
+            _ => Err(Refusal::AmountTooLarge),
+        }
+    }
+
+    /// The amount of a transaction that was posted. Earlier versions had no limit.
+    pub(super) fn posted(minor: i64, currency: Currency) -> Result<Self, Refusal> {
         match minor {
             ..0 => Err(Refusal::NegativeAmount),
             0 => Err(Refusal::ZeroAmount),
@@ -80,6 +92,19 @@ mod tests {
         assert_eq!(Money::new(0, krw), Err(Refusal::ZeroAmount));
         assert_eq!(Money::new(-1, krw), Err(Refusal::NegativeAmount));
         assert_eq!(Money::new(i64::MIN, krw), Err(Refusal::NegativeAmount));
+    }
+
+    #[test]
+    fn one_posting_has_a_limit() {
+        let krw = Currency::parse("KRW").unwrap();
+        assert_eq!(Money::new(AMOUNT_MAX, krw).unwrap().minor(), AMOUNT_MAX);
+        for more in [AMOUNT_MAX + 1, i64::MAX] {
+            let refusal = Money::new(more, krw).unwrap_err();
+            assert_eq!(refusal.code(), "amount_too_large");
+            let says = refusal.to_string();
+            assert!(says.contains("amount") && says.contains("1000000000000000"), "{says}");
+        }
+        assert_eq!(Money::posted(i64::MAX, krw).unwrap().minor(), i64::MAX);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AccountId, Currency};
+use super::{AMOUNT_MAX, AccountId, BALANCE_MAX, Currency};
 
 /// A rule that a request breaks. A rejected request changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Refusal {
     NegativeAmount,
     /// The amount is zero.
     ZeroAmount,
+    /// The amount exceeds [`AMOUNT_MAX`].
+    AmountTooLarge,
     /// The currency is not an ISO 4217 code.
     UnknownCurrency,
     /// The owner or the name breaks a limit.
@@ -44,6 +46,7 @@ impl Refusal {
         match self {
             Self::NegativeAmount => "negative_amount",
             Self::ZeroAmount => "zero_amount",
+            Self::AmountTooLarge => "amount_too_large",
             Self::UnknownCurrency => "unknown_currency",
             Self::BadText(_) => "bad_text",
             Self::UnknownAccount => "unknown_account",
@@ -63,6 +66,12 @@ impl fmt::Display for Refusal {
         match self {
             Self::NegativeAmount => f.write_str("the amount is negative; give 1 or more minor units"),
             Self::ZeroAmount => f.write_str("the amount is zero; give 1 or more minor units"),
+            Self::AmountTooLarge => {
+                write!(
+                    f,
+                    "the amount must be at most {AMOUNT_MAX} minor units; post the rest separately"
+                )
+            }
             Self::UnknownCurrency => {
                 f.write_str("the currency is not an ISO 4217 code in capital letters, such as KRW")
             }
@@ -76,7 +85,10 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::Overdraft(account) => write!(f, "the balance of account {account} is too low"),
-            Self::Overflow(account) => write!(f, "the balance of account {account} would exceed its maximum"),
+            Self::Overflow(account) => write!(
+                f,
+                "the balance of account {account} would exceed its maximum of {BALANCE_MAX} minor units"
+            ),
             Self::SameAccount => f.write_str("from and to are the same account; give two different accounts"),
             Self::ReversedTwice => f.write_str("the transaction is already reversed"),
             Self::NotReversible => f.write_str("a reversal cannot be reversed; post a new transaction"),

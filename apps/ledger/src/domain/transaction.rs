@@ -86,7 +86,7 @@ impl Transaction {
             return Err(Refusal::NotReversible);
         }
         let [from, to] = &self.legs;
-        let money = Money::new(to.amount, self.currency)?;
+        let money = Money::posted(to.amount, self.currency)?;
         let reversal = Self::new(Kind::Reversal, to.account_id.clone(), from.account_id.clone(), money);
         Ok(Self {
             reverses: Some(self.transaction_id),
@@ -147,6 +147,7 @@ pub struct Posted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::AMOUNT_MAX;
 
     fn money(minor: i64) -> Money {
         Money::new(minor, Currency::parse("KRW").unwrap()).unwrap()
@@ -159,10 +160,10 @@ mod tests {
     #[test]
     fn legs_sum_to_zero() {
         let (ada, bob) = (AccountId::random(), AccountId::random());
-        let transfer = Transaction::transfer(ada.clone(), bob.clone(), money(i64::MAX)).unwrap();
+        let transfer = Transaction::transfer(ada.clone(), bob.clone(), money(AMOUNT_MAX)).unwrap();
         let all = [
             Transaction::deposit(ada.clone(), money(1)),
-            Transaction::withdrawal(bob.clone(), money(i64::MAX)),
+            Transaction::withdrawal(bob.clone(), money(AMOUNT_MAX)),
             transfer.reversal().unwrap(),
             transfer.clone(),
         ];

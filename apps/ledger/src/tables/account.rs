@@ -4,10 +4,11 @@ use postroom::{Result, Tx};
 use sea_orm::sea_query::{Expr, ExprTrait, OnConflict, Query, SelectStatement};
 use sea_orm::{ConnectionTrait, QueryResult};
 
-use super::{now_ms, unreadable};
+use super::{now_ms, parts, unreadable, whole};
 use crate::domain::{Account, AccountId, Currency};
 
 pub(crate) async fn insert(tx: &Tx, account: &Account) -> Result<()> {
+    let (low, high) = parts(account.balance)?;
     let mut insert = Query::insert();
     insert
         .into_table("ledger_account")
@@ -17,6 +18,7 @@ pub(crate) async fn insert(tx: &Tx, account: &Account) -> Result<()> {
             "name",
             "currency",
             "balance",
+            "balance_high",
             "version",
             "opened_at_ms",
         ])
@@ -25,7 +27,8 @@ pub(crate) async fn insert(tx: &Tx, account: &Account) -> Result<()> {
             account.owner.as_str().into(),
             account.name.as_str().into(),
             account.currency.code().into(),
-            account.balance.into(),
+            low.into(),
+            high.into(),
             account.version.into(),
             now_ms().into(),
         ])
@@ -45,10 +48,12 @@ pub(crate) async fn find(db: &impl ConnectionTrait, account_id: &AccountId) -> R
 
 /// Writes an account after one more posting. Returns `false` when a concurrent posting came first.
 pub(crate) async fn advance(tx: &Tx, after: &Account) -> Result<bool> {
+    let (low, high) = parts(after.balance)?;
     let mut update = Query::update();
     update
         .table("ledger_account")
-        .value("balance", after.balance)
+        .value("balance", low)
+        .value("balance_high", high)
         .value("version", after.version)
         .and_where(Expr::col("account_id").eq(after.account_id.as_str()))
         .and_where(Expr::col("version").eq(after.version - 1));
@@ -69,7 +74,7 @@ pub(crate) async fn lock(tx: &Tx, account_id: &AccountId) -> Result<()> {
 fn select(account_id: &AccountId) -> SelectStatement {
     let mut select = Query::select();
     select
-        .columns(["owner", "name", "currency", "balance", "version"])
+        .columns(["owner", "name", "currency", "balance", "balance_high", "version"])
         .from("ledger_account")
         .and_where(Expr::col("account_id").eq(account_id.as_str()));
     select
@@ -82,7 +87,7 @@ fn read(account_id: &AccountId, row: &QueryResult) -> Result<Account> {
         owner: row.try_get("", "owner")?,
         name: row.try_get("", "name")?,
         currency: Currency::parse(&currency).map_err(|_unknown| unreadable("a currency"))?,
-        balance: row.try_get("", "balance")?,
+        balance: whole(row.try_get("", "balance")?, row.try_get("", "balance_high")?),
         version: row.try_get("", "version")?,
     })
 }

@@ -6,7 +6,7 @@ use sea_orm::{ConnectionTrait, QueryResult};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{read_id, unreadable};
+use super::{parts, read_id, unreadable, whole};
 use crate::domain::{AccountId, Currency, Kind, Leg, Posted, Transaction};
 
 /// A journal entry in a response.
@@ -16,7 +16,7 @@ pub(crate) struct Line {
     pub(crate) sequence_number: i64,
     pub(crate) transaction_id: String,
     pub(crate) amount: i64,
-    pub(crate) balance_after: i64,
+    pub(crate) balance_after: i128,
 }
 
 /// A transaction in a response.
@@ -55,14 +55,17 @@ pub(crate) async fn insert(tx: &Tx, posted: &Posted) -> Result<()> {
         "transaction_id",
         "amount",
         "balance_after",
+        "balance_after_high",
     ]);
     for entry in &posted.entries {
+        let (low, high) = parts(entry.account.balance)?;
         entries.values_panic([
             entry.account.account_id.as_str().into(),
             entry.account.version.into(),
             id.as_str().into(),
             entry.amount.into(),
-            entry.account.balance.into(),
+            low.into(),
+            high.into(),
         ]);
     }
     tx.execute(&entries).await?;
@@ -125,6 +128,7 @@ async fn lines(db: &impl ConnectionTrait, which: Expr, order: &'static str, limi
             "transaction_id",
             "amount",
             "balance_after",
+            "balance_after_high",
         ])
         .from("ledger_entry")
         .and_where(which)
@@ -140,7 +144,10 @@ fn read_line(row: &QueryResult) -> Result<Line> {
         sequence_number: row.try_get("", "sequence_number")?,
         transaction_id: row.try_get("", "transaction_id")?,
         amount: row.try_get("", "amount")?,
-        balance_after: row.try_get("", "balance_after")?,
+        balance_after: whole(
+            row.try_get("", "balance_after")?,
+            row.try_get("", "balance_after_high")?,
+        ),
     })
 }
 

@@ -23,8 +23,14 @@ pub(crate) fn read<T: TryGetable>(row: &QueryResult, column: &str) -> T {
     row.try_get("", column).unwrap()
 }
 
+/// A balance that may exceed 64 bits: that of a clearing account.
+pub(crate) fn whole(row: &QueryResult, column: &str) -> i128 {
+    let (low, high): (i64, i64) = (read(row, column), read(row, &format!("{column}_high")));
+    i128::from(high) * 1_000_000_000_000_000_000 + i128::from(low)
+}
+
 /// The balance and the number of postings of each account.
-type Standing = BTreeMap<String, (i64, i64)>;
+type Standing = BTreeMap<String, (i128, i64)>;
 
 async fn standing(store: &dyn Inspect, table: &str, balance: &str, count: &str) -> Standing {
     let rows = rows(
@@ -32,8 +38,21 @@ async fn standing(store: &dyn Inspect, table: &str, balance: &str, count: &str) 
         &format!("select account_id, {balance} as balance, {count} as number from {table}"),
     )
     .await;
+    let balance = |row: &QueryResult| i128::from(read::<i64>(row, "balance"));
     rows.iter()
-        .map(|row| (read(row, "account_id"), (read(row, "balance"), read(row, "number"))))
+        .map(|row| (read(row, "account_id"), (balance(row), read(row, "number"))))
+        .collect()
+}
+
+/// The same of the ledger itself.
+async fn accounts(store: &dyn Inspect) -> Standing {
+    let rows = rows(
+        store,
+        "select account_id, balance, balance_high, version from ledger_account",
+    )
+    .await;
+    rows.iter()
+        .map(|row| (read(row, "account_id"), (whole(row, "balance"), read(row, "version"))))
         .collect()
 }
 
@@ -50,14 +69,14 @@ async fn journal(store: &dyn Inspect, table: &str) -> BTreeMap<(String, i64), (i
 /// Checks the ledger itself: entries sum to zero, each balance is the sum of its entries, sequence numbers have no gaps, and
 /// each customer entry has one event.
 pub(crate) async fn balance(store: &dyn Inspect) {
-    let accounts = standing(store, "ledger_account", "balance", "version").await;
+    let accounts = accounts(store).await;
     let journal = journal(store, "ledger_entry").await;
     let mut transactions: HashMap<&str, Vec<i64>> = HashMap::new();
-    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, (i128, i64)> = BTreeMap::new();
     for ((account, number), (amount, transaction)) in &journal {
         transactions.entry(transaction).or_default().push(*amount);
         let sum = sums.entry(account).or_default();
-        *sum = (sum.0 + amount, sum.1 + 1);
+        *sum = (sum.0 + i128::from(*amount), sum.1 + 1);
         assert_eq!(sum.1, *number, "a gap in the numbers of {account}");
     }
     for (transaction, amounts) in &transactions {
@@ -72,7 +91,7 @@ pub(crate) async fn balance(store: &dyn Inspect) {
         );
     }
     assert_eq!(
-        accounts.values().map(|(balance, _)| balance).sum::<i64>(),
+        accounts.values().map(|(balance, _)| balance).sum::<i128>(),
         0,
         "all money together"
     );
@@ -111,7 +130,7 @@ async fn log(store: &dyn Inspect) -> Vec<Entry> {
 
 /// The first difference between the ledger and its read models, if any.
 async fn difference(store: &dyn Inspect) -> Option<String> {
-    let mut accounts = standing(store, "ledger_account", "balance", "version").await;
+    let mut accounts = accounts(store).await;
     accounts.retain(|account, (_, version)| !account.starts_with("clearing-") && *version > 0);
     for (table, number) in [
         ("ledger_balance", "sequence_number"),
@@ -125,7 +144,7 @@ async fn difference(store: &dyn Inspect) -> Option<String> {
     let heard = standing(store, "ledger_sequence", "sequence_number", "sequence_number").await;
     if heard
         .iter()
-        .map(|(id, (number, _))| (id, *number))
+        .map(|(id, (_, number))| (id, *number))
         .ne(accounts.iter().map(|(id, (_, version))| (id, *version)))
     {
         return Some(format!("the sequence check has {heard:?}, the ledger {accounts:?}"));

@@ -8,6 +8,7 @@ mod crash;
 mod guide;
 mod idempotency;
 mod kafka;
+mod limit;
 mod migrate;
 mod money;
 mod projection;

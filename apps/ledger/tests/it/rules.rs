@@ -6,6 +6,7 @@
     reason = "a test harness: a panic fails the test"
 )]
 
+use ledger::domain::AMOUNT_MAX;
 use postroom_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ async fn every_bad_request_has_its_code(place: Place) {
     let deposit = ledger.deposit(ada, 100).await.created();
     let reversal = format!("/ledger/transactions/{}/reversal", id(&deposit));
     let taken_back = ledger.post(&reversal, &json!({})).await.created();
-    ledger.deposit(ada, i64::MAX).await.created();
+    ledger.deposit(ada, AMOUNT_MAX).await.created();
     let mut bad = bad_amounts(ada);
     bad.extend(bad_accounts(ada, bob));
     bad.extend(bad_transfers([ada, bob, eve, usd]));
@@ -150,7 +151,8 @@ fn bad_amounts(full: &str) -> Vec<Bad> {
     vec![
         deposit(won(-1), "negative_amount"),
         deposit(won(0), "zero_amount"),
-        deposit(won(1), "overflow"),
+        deposit(won(AMOUNT_MAX + 1), "amount_too_large"),
+        deposit(won(i64::MAX), "amount_too_large"),
         deposit(json!({ "amount": 1.5, "currency": "KRW" }), "invalid"),
         deposit(json!({ "amount": "1", "currency": "KRW" }), "invalid"),
         deposit(
@@ -181,7 +183,7 @@ fn bad_accounts(full: &str, empty: &str) -> Vec<Bad> {
         to("clearing-KRW", "deposits", 1, 404, "unknown_account"),
         to(NOBODY, "withdrawals", 1, 404, "unknown_account"),
         to(empty, "withdrawals", 1, 422, "overdraft"),
-        to(empty, "deposits", 2, 422, "overflow"), // of the clearing account
+        to(full, "withdrawals", AMOUNT_MAX + 1, 422, "amount_too_large"),
         to(full, "withdrawals", -1, 422, "negative_amount"),
     ]
 }
