@@ -25,7 +25,7 @@ pub use platform::{Feed, Platform, Process, Retention, Topics};
 pub use postroom_monitor::{Metrics, Readiness, ReadinessReport, prometheus_client};
 pub use problem::Problem;
 pub use routes::{Operation, Routes};
-pub use server::{ClientAddress, HostName, Hosts, Network, Origin, Serving, TlsFiles};
+pub use server::{ClientAddress, HostName, Hosts, LongLived, Network, Origin, Serving, TlsFiles};
 
 /// The guide's code compiles.
 #[cfg(doctest)]

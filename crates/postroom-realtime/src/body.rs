@@ -8,6 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame as BodyFrame};
+use postroom_host::LongLived;
 
 use crate::Frame;
 use crate::connection::{Connection, Next};
@@ -33,6 +34,7 @@ pub(crate) fn response(connection: Connection) -> Response {
         has_begun: false,
     };
     let mut response = Response::new(Body::new(events));
+    response.extensions_mut().insert(LongLived);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     // No proxy keeps, compresses or buffers it.

@@ -1,15 +1,21 @@
 //! Connections: accepts them up to a limit, and serves each one in a task of its own.
 
 #[cfg(test)]
+mod long_lived_tests;
+#[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,13 +25,16 @@ use hyper_util::service::TowerToHyperService;
 use postroom::{CancellationToken, Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::certificate::Certificate;
 use super::check::Checks;
 use super::cors;
+use super::half_open;
 use super::handshake::Handshakes;
 use super::limits::Limits;
+use super::long_lived::{self, Handover, Loan, Rest};
 use super::serving::Serving;
 use super::write_limit::WriteLimit;
 
@@ -97,18 +106,18 @@ struct ConnectionContext {
 /// Accepts connections until the stop, then waits for those that are open.
 async fn accept(tcp: TcpListener, context: Arc<ConnectionContext>) {
     let mut connections = JoinSet::new();
+    let places = Arc::new(Semaphore::new(context.limits.connections_max));
     let (mut full, mut refused) = (LogLimit::default(), LogLimit::default());
     loop {
-        let has_room = connections.len() < context.limits.connections_max;
-        if !has_room && full.is_due() {
-            let open = connections.len();
+        if places.available_permits() == 0 && full.is_due() {
+            let open = context.limits.connections_max;
             tracing::warn!(open, "as many connections are open as may be; further ones wait");
         }
         tokio::select! {
             () = context.stop.cancelled() => break,
             Some(_ended) = connections.join_next() => {}
-            accepted = tcp.accept(), if has_room => match accepted {
-                Ok((stream, peer)) => drop(connections.spawn(Arc::clone(&context).serve(stream, peer))),
+            accepted = accept_one(&tcp, &places) => match accepted {
+                Ok(accepted) => drop(connections.spawn(Arc::clone(&context).serve(accepted))),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     if refused.is_due() {
@@ -123,6 +132,21 @@ async fn accept(tcp: TcpListener, context: Arc<ConnectionContext>) {
     while connections.join_next().await.is_some() {}
 }
 
+/// A connection with its place among the open ones. The place belongs to the connection, not to the task that serves it: a WebSocket
+/// outlives that.
+struct Accepted {
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+}
+
+/// The next connection, when there is a place for it.
+async fn accept_one(tcp: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = tcp.accept().await?;
+    Ok(Accepted { stream, peer, place })
+}
+
 /// Errors of a connection that was gone before it was accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
@@ -134,45 +158,79 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 impl ConnectionContext {
-    /// Serves one connection.
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+    /// Serves one connection. The task of an idle one is small: each stage that needs much memory has a box of its own.
+    async fn serve(self: Arc<Self>, Accepted { stream, peer, place }: Accepted) {
+        if let Err(error) = half_open::limit(&stream) {
+            tracing::debug!(%peer, %error, "the system's own times hold for a connection whose other end has vanished");
+        }
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "small packets of a connection may wait");
         }
         let Some(handshakes) = &self.handshakes else {
-            return self.http(stream, peer).await;
+            return self.http(stream, (peer, place)).await;
         };
-        let handshake = handshakes.accept(stream);
+        let handshake = Box::pin(handshakes.accept(stream));
         match self.stop.run_until_cancelled(handshake).await {
-            Some(Ok(Some(encrypted))) => self.http(encrypted, peer).await,
+            Some(Ok(Some(encrypted))) => Box::pin(self.http(encrypted, (peer, place))).await,
             Some(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection came about"),
             Some(Ok(None)) | None => {}
         }
     }
 
-    /// Serves the requests of a connection. After the stop, it ends with the request that has begun.
-    async fn http<S>(&self, stream: S, peer: SocketAddr)
+    /// Serves the requests of a connection, and then a response that lasts long.
+    async fn http<S>(&self, stream: S, (peer, place): (SocketAddr, OwnedSemaphorePermit))
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = WriteLimit::new(stream, self.limits.write_time_max).with_place(place);
+        let Some((stream, body)) = Box::pin(self.requests(stream, peer)).await else {
+            return;
+        };
+        if let Err(error) = Rest::new(stream, body).await {
+            tracing::debug!(%peer, %error, "a long response ended with an error");
+        }
+    }
+
+    /// Serves the requests of a connection. After the stop, it ends with the request that has begun. Answers a response that lasts
+    /// long, when its head is written.
+    async fn requests<S>(&self, stream: WriteLimit<S>, peer: SocketAddr) -> Option<(WriteLimit<S>, Body)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let handover = Handover::new();
         let routes = TowerToHyperService::new(self.routes.clone());
+        let of = Arc::clone(&handover);
         let answer = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
-            routes.call(request)
+            let of = long_lived::is_possible(&request).then(|| Arc::clone(&of));
+            let response = routes.call(request);
+            async move {
+                let response = response.await?;
+                Ok::<_, Infallible>(match of {
+                    Some(handover) => handover.of(response),
+                    None => response,
+                })
+            }
         });
-        let stream = TokioIo::new(WriteLimit::new(stream, self.limits.write_time_max));
+        let stream = TokioIo::new(Loan::new(stream, Arc::clone(&handover)));
         let connection = self.protocol(peer).serve_connection(stream, answer);
-        let mut connection = pin!(connection.with_upgrades());
+        let mut connection = Box::pin(connection.with_upgrades());
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = until_due(connection.as_mut(), &handover) => ended,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                until_due(connection.as_mut(), &handover).await
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "a connection ended with an error");
+        match ended {
+            None => {
+                drop(connection);
+                return handover.take();
+            }
+            Some(Err(error)) => tracing::debug!(%peer, %error, "a connection ended with an error"),
+            Some(Ok(())) => {}
         }
+        None
     }
 
     /// HTTP/1 with the limits for this client.
@@ -188,6 +246,16 @@ impl ConnectionContext {
             .max_header_size(limits.header_bytes_max);
         http
     }
+}
+
+/// Polls a connection until it ends, or until a response that lasts long can be taken over (`None`).
+async fn until_due<C: Future, S>(mut connection: Pin<&mut C>, handover: &Handover<S>) -> Option<C::Output> {
+    poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if handover.is_due() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 /// A log line that is written at most once a minute.

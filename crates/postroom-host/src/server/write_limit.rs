@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
 /// A stream with a limit on the time in which nothing can be written.
@@ -16,6 +17,8 @@ pub(super) struct WriteLimit<S> {
     time_max: Duration,
     /// Runs while the client takes nothing.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Its place among the open connections.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<S: Unpin> WriteLimit<S> {
@@ -24,7 +27,14 @@ impl<S: Unpin> WriteLimit<S> {
             stream,
             time_max,
             waiting: None,
+            _place: None,
         }
+    }
+
+    /// The same stream, which keeps this place as long as it is open.
+    pub(super) fn with_place(mut self, place: OwnedSemaphorePermit) -> Self {
+        self._place = Some(place);
+        self
     }
 
     /// Hands on the outcome of a write, or fails if it has waited too long.
