@@ -178,7 +178,7 @@ async fn n_07_a_ghost_counts_until_it_is_swept_and_a_young_one_stays() {
     left.retain(|key| !key.contains("{42}"));
     assert_eq!(left, ["sse:notification:{43}"], "and what is no set of connections");
     for _ in 0..2 {
-        assert_eq!(enter(&shared, "42").await.1, []);
+        assert!(enter(&shared, "42").await.1.is_empty());
     }
     let (_, evicted) = enter(&shared, "42").await;
     assert_eq!(
