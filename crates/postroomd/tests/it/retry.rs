@@ -1,7 +1,5 @@
 //! `postroom retry`: an operator tries a parked event now.
 
-#![expect(clippy::indexing_slicing, reason = "what is missing fails the test")]
-
 use crate::harness::Place;
 
 #[tokio::test]
