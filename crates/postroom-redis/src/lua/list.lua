@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=no-writes
 -- The connections of a member that have a place, the oldest first. Times are in ms by Redis's clock.
 --
 -- KEYS: places (connection -> since when), leases (connection -> end).

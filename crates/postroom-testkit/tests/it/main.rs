@@ -24,6 +24,7 @@ mod open_transaction;
 mod privilege;
 mod relay;
 mod server;
+mod shared_fault;
 mod silent;
 mod suite;
 mod tail;
