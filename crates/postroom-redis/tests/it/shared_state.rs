@@ -206,7 +206,11 @@ async fn n_08_a_server_that_is_killed_is_an_error_in_time_and_works_again_when_i
     assert_unavailable(&shared).await;
     site.server.as_mut().unwrap().restart().await.unwrap();
     use_all(&shared).await;
-    let renewed = shared.registry.renew(&notifications(), &[first.clone()]).await.unwrap();
+    let renewed = shared
+        .registry
+        .renew(&notifications(), std::slice::from_ref(&first))
+        .await
+        .unwrap();
     let kept = Admitted::Yes {
         since: first.since.unwrap(),
         evicted: Vec::new(),
@@ -234,7 +238,7 @@ async fn assert_unavailable(shared: &SharedState) {
         shared.registry.admit(&notifications(), &connection).await.err(),
         shared
             .registry
-            .renew(&notifications(), &[connection.clone()])
+            .renew(&notifications(), std::slice::from_ref(&connection))
             .await
             .err(),
         shared.registry.leave(&notifications(), &[connection]).await.err(),

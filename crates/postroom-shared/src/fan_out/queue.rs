@@ -130,8 +130,6 @@ fn size(message: &Message) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn message(body: &str) -> Message {
@@ -171,13 +169,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_call_gets_the_failure() {
-        let queue = Arc::new(MessageQueue::default());
-        let waiting = tokio::spawn({
-            let queue = Arc::clone(&queue);
-            async move { queue.next().await }
-        });
-        tokio::task::yield_now().await;
-        queue.fail("gone");
-        assert_eq!(waiting.await.unwrap().unwrap_err().report(), "gone");
+        let queue = MessageQueue::default();
+        let fails = async {
+            tokio::task::yield_now().await;
+            queue.fail("gone");
+        };
+        let (outcome, ()) = tokio::join!(queue.next(), fails);
+        assert_eq!(outcome.unwrap_err().report(), "gone");
     }
 }

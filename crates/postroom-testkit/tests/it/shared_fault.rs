@@ -201,7 +201,7 @@ impl Faulty {
         match (self.fault, answer) {
             (Fault::EvictsNewest, Admitted::Yes { since, evicted }) if !evicted.is_empty() => {
                 let own = vec![connection.id];
-                self.registry.leave(limits, &[connection.clone()]).await?;
+                self.registry.leave(limits, std::slice::from_ref(connection)).await?;
                 Ok(Admitted::Yes { since, evicted: own })
             }
             (Fault::ForgivesEvicted, Admitted::Evicted) => Ok(Admitted::Yes {
@@ -411,8 +411,7 @@ async fn caught(name: &str, clause: impl Future<Output = ()> + Send + 'static) {
     let mut run = JoinSet::new();
     run.spawn(clause);
     let outcome = run.join_next().await.unwrap();
-    let error = outcome.err().unwrap_or_else(|| panic!("{name} did not notice"));
-    assert!(error.is_panic(), "{name}: {error}");
+    assert!(outcome.is_err_and(|error| error.is_panic()), "{name} did not notice");
 }
 
 /// One test per fault: each of these clauses fails on it.
