@@ -16,7 +16,7 @@ export function showBreaks(root, { members: [mina, joon], post, tell, audit }) {
   ];
   const buttons = acts.map(([picture, key, act]) => {
     const title = el("b"), says = el("span");
-    const button = el("button", { type: "button", onclick: () => run(key, () => act(button)) }, icon(picture), title, says);
+    const button = el("button", { type: "button", "data-break": key, onclick: () => run(key, () => act(button)) }, icon(picture), title, says);
     onLanguage(() => { [title.textContent, says.textContent] = [t(key), t(`${key}Says`)]; });
     return button;
   });

@@ -170,7 +170,8 @@ function chatRoom(member, other) {
     const item = el("li", { class: `bubble ${isMine ? "mine" : ""} ${message.isDeleted ? "deleted" : ""}`, "data-author": message.senderId, tabindex: isMine ? "-1" : undefined });
     const text = message.isDeleted ? t("removed") : message.body;
     const facts = message.isDeleted ? [] : [message.isEdited && t("edited"), isMine && tick(message)].filter(Boolean);
-    item.append(el("p", {}, text, facts.length > 0 && el("span", { class: "meta" }, ...facts)));
+    // A space that does not break keeps the ticks with the last word.
+    item.append(el("p", {}, text, ...(facts.length ? ["\u00a0", el("span", { class: "meta" }, ...facts)] : [])));
     if (isMine && !message.isDeleted && message.tick !== "waiting") {
       const [change, remove] = [tool("pencil", () => beginEdit(message), "tiny"), tool("bin", () => member.takeBack(message.messageId), "tiny")];
       label(change, t("edit"));

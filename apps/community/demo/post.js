@@ -1,9 +1,10 @@
 // The post that both members see, with its counts.
 
 const LOOK_MS = 1_000;
+const LIKED = "postroom.demo.liked"; // the members; the API tells the number alone
 
 export async function openPost(author, reader) {
-  const listeners = [], liked = new Set();
+  const listeners = [], liked = new Set(JSON.parse(localStorage.getItem(LIKED) ?? "[]"));
   const post = {
     id: undefined, likeCount: 0, commentCount: 0, overlay: 0, comments: [],
     onChange: (listener) => listeners.push(listener),
@@ -11,6 +12,7 @@ export async function openPost(author, reader) {
     async like(member) {
       const isLiked = !liked.delete(member.id);
       if (isLiked) liked.add(member.id);
+      localStorage.setItem(LIKED, JSON.stringify([...liked]));
       await (isLiked ? member.api.put : member.api.remove)(`/community/posts/${post.id}/like`);
       await look();
     },
