@@ -64,6 +64,7 @@ fn subscriber(group: &str, handler: impl Handler + 'static, idempotency: Idempot
     Subscriber::matching(group, ["ledger.transaction.**"], handler)
         .idempotency(idempotency)
         .retry(retry())
+        .recorded() // for `processed_at`
 }
 
 /// Five attempts, two seconds apart. Then the event becomes a dead letter.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::GROUPS;
 use crate::events::{Movement, TYPES};
 
 /// The state of an event.
@@ -37,7 +38,8 @@ pub(crate) struct EventState {
     error: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
-    /// The time when the last subscriber with an inbox handled the event.
+    /// When the event became processed: when the last of the routes that publish it had delivered it, or without such a route when the
+    /// last subscriber had handled it. An event that is pending or failed has no such time.
     #[serde(with = "time::serde::rfc3339::option")]
     processed_at: Option<OffsetDateTime>,
     /// The state on each route that carries the event.
@@ -87,18 +89,31 @@ impl EventState {
         let is_ours = |delivery: &Delivery| carriers.iter().any(|carrier| carries(carrier, delivery));
         let ours: Vec<Delivery> = deliveries.into_iter().filter(is_ours).collect();
         let movement: Option<Movement> = entry.event.decode().ok();
+        let state = judge(ours.iter().map(|delivery| delivery.state));
         Self {
             event_id: entry.event.id,
-            state: judge(ours.iter().map(|delivery| delivery.state)),
+            state,
             retry_count: ours.iter().filter_map(|delivery| delivery.attempts).max().unwrap_or(0),
             error: ours.iter().find_map(|delivery| delivery.error.clone()),
             created_at: entry.created_at,
-            processed_at: ours.iter().filter_map(|delivery| delivery.handled_at).max(),
+            processed_at: processed_at(state, &ours),
             account_id: entry.event.aggregate_id,
             transaction_id: movement.map(|movement| movement.transaction_id),
             event_type: entry.event.event_type,
             routes: ours,
         }
+    }
+}
+
+/// When the event became processed, if it is. Through a broker the subscribers handle it after that.
+fn processed_at(state: State, deliveries: &[Delivery]) -> Option<OffsetDateTime> {
+    let last = |is_counted: fn(&str) -> bool| {
+        let counted = deliveries.iter().filter(|delivery| is_counted(&delivery.route));
+        counted.filter_map(|delivery| delivery.handled_at).max()
+    };
+    match state {
+        State::Processed => last(|route| !GROUPS.contains(&route)).or_else(|| last(|route| GROUPS.contains(&route))),
+        State::Pending | State::Failed => None,
     }
 }
 
@@ -119,6 +134,27 @@ fn judge(states: impl Iterator<Item = DeliveryState>) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_processed_event_has_a_time_of_processing() {
+        let at = |second: i64| OffsetDateTime::from_unix_timestamp(second).unwrap();
+        let delivery = |route: &str, handled_at: Option<i64>| Delivery {
+            route: route.to_owned(),
+            state: DeliveryState::Passed,
+            attempts: None,
+            error: None,
+            retry_at: None,
+            handled_at: handled_at.map(at),
+        };
+        let straight = [delivery(GROUPS[0], Some(3)), delivery(GROUPS[1], Some(5))];
+        assert_eq!(processed_at(State::Processed, &straight), Some(at(5)));
+        for state in [State::Pending, State::Failed] {
+            assert_eq!(processed_at(state, &straight), None, "{state:?}");
+        }
+        let published = [delivery("ledger", Some(2)), delivery(GROUPS[0], Some(9))];
+        assert_eq!(processed_at(State::Processed, &published), Some(at(2)));
+        assert_eq!(processed_at(State::Processed, &[delivery("ledger", None)]), None);
+    }
 
     #[test]
     fn the_worst_route_decides() {

@@ -39,7 +39,40 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) fn limit(&self) -> u64 {
-        self.limit.unwrap_or(LIMIT).clamp(1, LIMIT)
+        self.limit.unwrap_or(LIMIT)
+    }
+}
+
+/// Refuses a limit that is out of range: it would otherwise end a list early without a word.
+fn check_limit(limit: Option<u64>) -> Result<(), Problem> {
+    match limit.unwrap_or(LIMIT) {
+        1..=LIMIT => Ok(()),
+        limit => Err(Problem::invalid(format!("limit is {limit}; give 1 to {LIMIT}"))),
+    }
+}
+
+/// How many entries of a list that has no pages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limit {
+    limit: Option<u64>,
+}
+
+impl Limit {
+    pub(crate) fn get(&self) -> u64 {
+        self.limit.unwrap_or(LIMIT)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Limit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Query(limit) = Query::<Self>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::invalid(rejection.body_text()))?;
+        check_limit(limit.limit)?;
+        Ok(limit)
     }
 }
 
@@ -53,6 +86,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Part {
         if !part.after.is_empty() {
             check_id("after", &part.after)?;
         }
+        check_limit(part.limit)?;
         Ok(part)
     }
 }

@@ -8,6 +8,7 @@ mod audit;
 pub mod billing;
 mod catalog;
 mod door;
+mod event;
 pub mod guild;
 pub mod identity;
 pub mod licensing;
@@ -102,6 +103,7 @@ impl Umbra {
         let module = declare(module);
         let types: Vec<&'static str> = module.events.iter().map(|event| event.name).collect();
         let module = module
+            .http(event::routes(types.clone().into()))
             .alerts(alert::RULES, move |host| alert::look(host, types.clone()))
             .alerts([alert::CHARGES], alert::look_at_charges);
         self.subscribers().into_iter().fold(module, Module::subscriber)
@@ -141,7 +143,7 @@ impl Umbra {
         [
             self.in_outbox_order(licensing.idempotency(Idempotency::Natural)),
             self.in_outbox_order(billing.idempotency(Idempotency::Natural)),
-            charges,
+            charges.recorded(),
             self.in_outbox_order(notification),
             self.in_outbox_order(audit.idempotency(Idempotency::Upsert)),
         ]
@@ -149,7 +151,10 @@ impl Umbra {
 
     /// Handles events strictly in outbox order: a failed event blocks the later ones.
     fn in_outbox_order(&self, subscriber: Subscriber) -> Subscriber {
-        subscriber.ordering(Ordering::Strict).retry(self.retry.clone())
+        subscriber
+            .ordering(Ordering::Strict)
+            .retry(self.retry.clone())
+            .recorded() // for `published_at`
     }
 
     fn routes(&self) -> [Routes; 8] {

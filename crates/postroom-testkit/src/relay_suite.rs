@@ -22,6 +22,7 @@ pub mod handler;
 pub mod lease;
 pub mod moving;
 pub mod operate;
+pub mod recorded;
 pub mod renumber;
 pub mod replay;
 pub mod retry_now;
@@ -116,6 +117,9 @@ macro_rules! relay_suite {
             a_retry_that_many_ask_for_delivers_once
             a_retry_asks_a_destination_that_is_down
             why_counts_what_waits_behind_a_failing_event
+        );
+        $crate::relay_suite!($fresh; recorded:
+            a_route_that_records_shows_when_it_had_each_event
         );
         $crate::relay_suite!($fresh; lease:
             one_relay_works_a_route_at_a_time

@@ -45,6 +45,8 @@ pub struct Route {
     pub shards: u32,
     /// How long entries that come while the route has nothing to do wait for company, so that more of them are delivered together.
     pub linger: Duration,
+    /// Whether it keeps when each entry was delivered, as a row in the inbox. Retention removes those rows by their age.
+    pub records: bool,
     /// Groups of the same relay that read what this route publishes. It waits for those that are new to join their broker, 15
     /// seconds at most: some brokers keep nothing for a group they do not know yet.
     pub awaits: Vec<String>,
@@ -66,8 +68,14 @@ impl Route {
             batch: BATCH,
             shards: 1,
             linger: Duration::ZERO,
+            records: false,
             awaits: Vec::new(),
         }
+    }
+
+    /// Whether a settlement records what was delivered. What a handler has handled is recorded with its effects.
+    pub(crate) fn records_deliveries(&self) -> bool {
+        self.records && matches!(self.to, To::Destination(_))
     }
 
     /// Whether this shard of the route delivers the entry when it meets it in the log. A route that a broker feeds follows
@@ -126,6 +134,7 @@ impl Subscriber {
             batch: self.batch,
             shards: self.shards,
             linger: self.linger,
+            records: self.records,
             awaits: Vec::new(),
             to: To::Subscriber(Arc::new(self)),
         }

@@ -112,6 +112,8 @@ pub struct Subscriber {
     /// How long events that come while it has nothing to do wait for company. It counts straight from the outbox; a broker has its
     /// own.
     pub linger: Duration,
+    /// Whether it keeps when it handled each event, also if its idempotency needs no inbox.
+    pub records: bool,
     /// Whether it reads the outbox although a broker feeds its module.
     pub is_straight: bool,
     /// Reads messages of a broker that are no CloudEvents. Without it, such a message is a dead letter.
@@ -180,6 +182,7 @@ impl Subscriber {
             timeout: Duration::from_secs(30),
             shards: 1,
             linger: Duration::ZERO,
+            records: false,
             is_straight: false,
             reader: None,
             writer: None,
@@ -242,6 +245,14 @@ impl Subscriber {
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
+        self
+    }
+
+    /// Keeps when it handled each event, also if its idempotency needs no inbox: one row in the inbox for each event. Operators see
+    /// the time in [`timeline`](crate::operate::timeline). A subscriber that a broker feeds always does so.
+    #[must_use]
+    pub fn recorded(mut self) -> Self {
+        self.records = true;
         self
     }
 

@@ -273,6 +273,7 @@ mod tests {
                 age_max: None,
             },
             dead: postroom::Dead::Hold, // later events of the account wait for a person
+            record: true,
             ..Route::new("ledger", Destination::Broker(BrokerKind::Kafka))
         };
         assert_eq!(config.routes, [expected]);

@@ -64,6 +64,8 @@ async fn an_event_is_pending_then_processed(place: Place) {
     world.client.deposit(&ada, 2).await.created();
     let pending = || async { states(&world.client, "?state=PENDING").await == [("PENDING".to_owned(), 0)] };
     until("it is pending on one route", pending).await;
+    let waiting = &world.client.look("/ledger/events?state=PENDING").await[0];
+    assert!(waiting["processed_at"].is_null(), "{waiting}");
     assert_eq!(states(&world.client, "?state=FAILED").await, []);
     assert_eq!(states(&world.client, "").await.len(), 2);
     pause(false).await;
@@ -72,6 +74,18 @@ async fn an_event_is_pending_then_processed(place: Place) {
         states(&world.client, "?state=PROCESSED").await.len() == 2
     })
     .await;
+    let processed = world.client.look("/ledger/events?state=PROCESSED").await;
+    let event = &processed.as_array().unwrap()[0];
+    let on_route = event["routes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["route"] == route);
+    let (processed_at, handled_at) = (&event["processed_at"], &on_route.unwrap()["handled_at"]);
+    assert!(
+        processed_at.as_str() >= handled_at.as_str() && handled_at.is_string(),
+        "{event}"
+    );
     assert_eq!(states(&world.client, "?state=PENDING").await, []);
     world.close().await;
 }
@@ -96,6 +110,7 @@ async fn an_event_fails_after_five_attempts_and_can_be_retried(place: Place) {
     .await;
     let event = &world.client.look("/ledger/events?state=FAILED").await[0];
     assert!(event["error"].as_str().unwrap().contains("ledger_portfolio"), "{event}");
+    assert!(event["processed_at"].is_null(), "others have handled it: {event}");
 
     rename("ledger_lost", "ledger_portfolio").await;
     dead::retry(world.fresh.db(), &Selection::default(), "test")

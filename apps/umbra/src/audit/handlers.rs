@@ -13,7 +13,7 @@ pub(crate) async fn record(tx: &mut Tx, event: &Event) -> Result<()> {
 }
 
 /// The payload as JSON text, with sensitive fields masked. Every payload is an object.
-fn masked(event: &Event) -> Result<String> {
+pub(crate) fn masked(event: &Event) -> Result<String> {
     let mut fields: BTreeMap<String, Box<RawValue>> = event.decode()?;
     for (name, value) in &mut fields {
         if is_sensitive(&event.event_type, name) {

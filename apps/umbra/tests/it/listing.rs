@@ -2,6 +2,7 @@
 
 use postroom_testkit::Fresh;
 use sea_orm::ConnectionTrait as _;
+use serde_json::json;
 
 use crate::site::{Site, text};
 
@@ -34,7 +35,13 @@ async fn parts(fresh: Fresh) {
         let rest = part(format!("?after={}", first[99])).await;
         assert_eq!((rest.len(), first.last() < rest.first()), (COUNT - 100, true), "{path}");
         assert_eq!(part(format!("?after={}&limit=7", first[0])).await, first[1..8]);
-        assert_eq!(part("?limit=1000".to_owned()).await.len(), 100);
+        for limit in [0, 101, 1_000] {
+            let (code, problem) = site
+                .request("GET", &format!("{path}?limit={limit}"), &json!(null))
+                .await;
+            let says = problem["detail"].as_str().unwrap();
+            assert_eq!((code, says), (422, format!("limit is {limit}; give 1 to 100").as_str()));
+        }
     }
     site.stage.close().await;
 }

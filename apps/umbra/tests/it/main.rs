@@ -38,6 +38,7 @@ mod charge;
 mod clock;
 mod contexts;
 mod demo;
+mod event;
 mod failure;
 mod flow;
 mod guide;

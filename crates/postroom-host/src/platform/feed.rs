@@ -145,7 +145,7 @@ pub(crate) fn publishing_route(feed: &str, topic: &Topic) -> String {
 
 /// The route, publishing these events. It waits for the groups that read its topics, and for no other: a group that cannot join
 /// must not delay the events of others. If a subscriber holds the key of its dead letters, so does the route: otherwise the topic
-/// would have later events of the key before the failed one.
+/// would have later events of the key before the failed one. If one records what it handles, the route records what it publishes.
 fn for_readers(
     route: Route,
     topic: &Topic,
@@ -157,6 +157,7 @@ fn for_readers(
     let mut readers = subscribers
         .iter()
         .filter(|one| events.iter().any(|event| one.filter.matches(event)));
+    let records = readers.clone().any(|reader| reader.records);
     let dead = match readers.any(|reader| reader.dead == Dead::Hold) {
         true => Dead::Hold,
         false => route.dead,
@@ -166,6 +167,7 @@ fn for_readers(
         awaits: topics.readers(subscribers.iter().copied(), &written),
         start: if from_head { Start::Head } else { Start::Beginning },
         dead,
+        records,
         ..route
     }
 }

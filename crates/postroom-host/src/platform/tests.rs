@@ -110,14 +110,16 @@ async fn a_publishing_route_holds_the_keys_that_one_of_its_readers_holds() {
     let fresh = fresh::sqlite().await;
     let mut bank = bank();
     bank.subscribers[0].dead = Dead::Hold;
+    bank.subscribers[0].records = true;
     let feed = Feed::new("x", broker());
     let platform = Platform::new(fresh.store()).modules([shop(), bank]);
     let process = platform.feed("shop", feed.clone()).feed("bank", feed).build().unwrap();
-    let dead = |name: &str| {
-        let mut routes = process.relay.routes().iter();
-        routes.find(|route| route.name == name).unwrap().dead
+    let policy = |name: &str| {
+        let route = process.relay.routes().iter().find(|route| route.name == name).unwrap();
+        (route.dead, route.records)
     };
-    assert_eq!((dead("to-x"), dead("to-x-bank-events")), (Dead::Skip, Dead::Hold));
+    assert_eq!(policy("to-x"), (Dead::Skip, false));
+    assert_eq!(policy("to-x-bank-events"), (Dead::Hold, true));
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub(crate) async fn deliver(
     match &route.to {
         _ if entries.is_empty() => Ok(Delivered::default()),
         To::Subscriber(subscriber) => {
-            let Handled { receipts, effects } = match has_consumer {
+            let Handled { receipts, effects } = match has_consumer || route.records {
                 true => subscriber.handle_recorded(handlers, entries).await?,
                 false => subscriber.handle(handlers, entries).await?,
             };

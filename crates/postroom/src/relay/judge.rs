@@ -26,6 +26,8 @@ pub(crate) struct Settlement {
     pub(crate) settled: usize,
     /// How many of them reached the destination.
     pub(crate) delivered: u64,
+    /// The events among these whose delivery is recorded.
+    pub(crate) record: Vec<Uuid>,
     /// New parked rows, in order.
     pub(crate) park: Vec<Parked>,
     /// Parked rows that changed.
@@ -75,7 +77,8 @@ impl Outage {
 impl Settlement {
     /// Whether it is progress and nothing else.
     pub(crate) fn is_plain(&self) -> bool {
-        self.park.is_empty() && self.change.is_empty() && self.unpark.is_empty() && self.dead.is_empty()
+        let has_rows = !self.park.is_empty() || !self.change.is_empty() || !self.unpark.is_empty();
+        !has_rows && self.dead.is_empty() && self.record.is_empty()
     }
 
     /// Its counts, for health and metrics.
@@ -170,14 +173,14 @@ impl<'a> Judge<'a> {
         let is_outage = Outage::of(entries.iter().filter_map(|(_, receipt)| receipt.as_ref())).is_some();
         for (entry, receipt) in entries {
             if *receipt == Some(Receipt::Delivered) && blocked.is_empty() && still.is_empty() {
-                settlement.delivered += 1; // what nearly every entry is, without a lane made for it
+                self.deliver(entry, &mut settlement); // what nearly every entry is, without a lane made for it
                 settlement.settled += 1;
                 continue;
             }
             let lane = self.route.ordering.lane(entry);
             let stands = blocked.contains(&lane) || still.contains(&lane);
             match receipt {
-                Some(Receipt::Delivered) if !stands => settlement.delivered += 1,
+                Some(Receipt::Delivered) if !stands => self.deliver(entry, &mut settlement),
                 // Strict routes read no further than the entry that stopped them.
                 _ if self.route.ordering == Ordering::Strict && stands => break,
                 Some(Receipt::Held) if self.route.ordering == Ordering::Strict => break,
@@ -218,7 +221,7 @@ impl<'a> Judge<'a> {
             settlement.settled += 1;
             let fate = match receipt {
                 Receipt::Delivered => {
-                    settlement.delivered += 1;
+                    self.deliver(&row.entry, &mut settlement);
                     settlement.unpark.push(row.identity());
                     settlement.left.insert(key);
                     continue;
@@ -248,6 +251,13 @@ impl<'a> Judge<'a> {
             }
         }
         settlement
+    }
+
+    fn deliver(&self, entry: &Entry, settlement: &mut Settlement) {
+        settlement.delivered += 1;
+        if self.route.records_deliveries() {
+            settlement.record.push(entry.event.id);
+        }
     }
 
     /// The destination is down when it answered nothing else, unless an entry is too old to wait for it.

@@ -150,6 +150,7 @@ async fn write(tx: &Tx, place: Place<'_>, mut settlement: Settlement) -> Result<
     parked::remove(tx, &shard.route, &settlement.unpark).await?;
     parked::update(tx, &shard.route, &settlement.change).await?;
     dead::insert(tx, shard, &settlement.dead).await?;
+    inbox::record_delivered(tx, &shard.route, &settlement.record).await?;
     let mut touched = settlement.left;
     let rows = settlement.park.iter().chain(&settlement.change);
     touched.extend(rows.map(|row| row.entry.event.key()));

@@ -52,6 +52,19 @@ pub(crate) async fn record_again(tx: &Tx, keys: &[&str]) -> Result<()> {
     insert(tx, keys, Some(known)).await
 }
 
+/// Events in one statement.
+const RECORDED_MAX: usize = 1_000;
+
+/// Records that a route has delivered these events. One that comes again keeps its first time.
+pub(crate) async fn record_delivered(tx: &Tx, route: &str, events: &[Uuid]) -> Result<()> {
+    for events in events.chunks(RECORDED_MAX) {
+        let keys: Vec<String> = events.iter().map(|event| format!("{route}:{event}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        record_again(tx, &keys).await?;
+    }
+    Ok(())
+}
+
 async fn insert(tx: &Tx, keys: &[&str], conflict: Option<OnConflict>) -> Result<()> {
     if keys.is_empty() {
         return Ok(());

@@ -30,6 +30,7 @@ pub(crate) struct Route {
     pub(crate) probe: Probe,
     pub(crate) dead: Dead,
     pub(crate) start: Start,
+    pub(crate) record: bool,
     pub(crate) batch: usize,
     pub(crate) shards: u32,
 }
@@ -93,6 +94,7 @@ impl Route {
             probe: Probe::default(),
             dead: Dead::default(),
             start: Start::default(),
+            record: false,
             batch,
             shards: 1,
         }
@@ -118,6 +120,7 @@ impl Route {
             probe: self.probe,
             dead: self.dead,
             start: self.start,
+            records: self.record,
             batch: self.batch,
             shards: self.shards,
             ..postroom::Route::new(&self.name, To::Destination(destination))
@@ -191,6 +194,7 @@ fn read_one(section: &mut Section<'_>) -> Route {
             .take("dead", value::one_of(&[("skip", Dead::Skip), ("hold", Dead::Hold)]))
             .unwrap_or_default(),
         start: section.take("start", value::start).unwrap_or_default(),
+        record: section.take_or("record", value::flag, default.record),
         batch: section.take_or("batch", batch, default.batch),
         shards: section.take_or("shards", value::number(1..=1024), 1),
         name,
