@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom::{Error, ErrorKind, Fault};
@@ -86,6 +86,16 @@ impl From<Error> for Problem {
                 Self::failed()
             }
         }
+    }
+}
+
+impl From<BytesRejection> for Problem {
+    fn from(rejection: BytesRejection) -> Self {
+        let code = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+            _ => "malformed",
+        };
+        Self::new(rejection.status(), code, rejection.body_text())
     }
 }
 

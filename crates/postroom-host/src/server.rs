@@ -14,6 +14,7 @@ mod listener;
 mod long_lived;
 mod name;
 mod network;
+mod path;
 mod serving;
 mod write_limit;
 
@@ -213,6 +214,11 @@ async fn limit(request: Request, next: Next) -> Response {
         .and_then(|value| value.to_str().ok());
     if let Some(traceparent) = traceparent {
         postroom::adopt_trace(&span, traceparent);
+    }
+    if !path::is_text(request.uri().path()) {
+        let detail = "the path of the address is not UTF-8; write each character as the escapes of its UTF-8 bytes";
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
+        return with_safe_headers(problem.into_response());
     }
     let call = AssertUnwindSafe(next.run(request).instrument(span)).catch_unwind();
     let response = match tokio::time::timeout(REQUEST_TIME_MAX, call).await {

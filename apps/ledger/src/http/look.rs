@@ -57,7 +57,7 @@ pub(super) async fn entries(
         return Err(problem(&Refusal::UnknownAccount));
     }
     Ok(Json(
-        journal::entries(host.store.db(), &id, part.after, limit(part.limit)).await?,
+        journal::entries(host.store.db(), &id, part.after, limit(part.limit)?).await?,
     ))
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn portfolio(
         "" => None,
         id => Some(parse(id)?),
     };
-    let found = portfolio::find(host.store.db(), &owner, after.as_ref(), limit(part.limit)).await?;
+    let found = portfolio::find(host.store.db(), &owner, after.as_ref(), limit(part.limit)?).await?;
     Ok(Json(found))
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn audit(
     part: Asked<Part>,
 ) -> Result<Json<Vec<Audited>>, Problem> {
     let (id, part) = (parse(&id)?, asked(part)?);
-    let rows = audit::of_account(host.store.db(), &id, part.after, limit(part.limit)).await?;
+    let rows = audit::of_account(host.store.db(), &id, part.after, limit(part.limit)?).await?;
     Ok(Json(rows))
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn anomalies(State(host): State<Host>) -> Result<Json<Vec<Anoma
 
 pub(super) async fn events(State(host): State<Host>, wanted: Asked<Wanted>) -> Result<Json<Vec<EventState>>, Problem> {
     let wanted = asked(wanted)?;
-    let limit = usize::try_from(limit(wanted.limit)).unwrap_or_default();
+    let limit = usize::try_from(limit(wanted.limit)?).unwrap_or_default();
     Ok(Json(state::list(&host, wanted.state, limit).await?))
 }
 
@@ -117,6 +117,10 @@ fn asked<T>(asked: Asked<T>) -> Result<T, Problem> {
     Ok(wanted)
 }
 
-fn limit(wanted: Option<u64>) -> u64 {
-    wanted.unwrap_or(LIMIT).clamp(1, LIMIT)
+/// The limit of a page. One that is out of range would otherwise end a list early without a word.
+fn limit(wanted: Option<u64>) -> Result<u64, Problem> {
+    match wanted.unwrap_or(LIMIT) {
+        limit @ 1..=LIMIT => Ok(limit),
+        limit => Err(Problem::invalid(format!("limit is {limit}; give 1 to {LIMIT}"))),
+    }
 }

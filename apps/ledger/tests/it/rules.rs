@@ -122,6 +122,10 @@ async fn every_bad_request_has_its_code(place: Place) {
     }
     let deposits = format!("/ledger/accounts/{ada}/deposits");
     assert_eq!(ledger.must("POST", &deposits, Some("k"), "{").await.code(), "malformed");
+    let list = ledger
+        .must("POST", "/ledger/accounts", Some("l"), r#"["ada","n","KRW"]"#)
+        .await;
+    assert_eq!((list.status, list.code()), (422, "invalid"), "{list:?}");
     for (path, code) in [
         (format!("/ledger/accounts/{NOBODY}"), "unknown_account"),
         (format!("/ledger/accounts/{NOBODY}/entries"), "unknown_account"),
@@ -133,6 +137,12 @@ async fn every_bad_request_has_its_code(place: Place) {
         ("/ledger/portfolios/Ada".to_owned(), "bad_text"),
         (format!("/ledger/accounts/{ada}/entries?after=x"), "invalid"),
         ("/ledger/events?state=LOST".to_owned(), "invalid"),
+        ("/ledger/accounts/%FF".to_owned(), "malformed"),
+        ("/ledger/transactions/%C3".to_owned(), "malformed"),
+        (format!("/ledger/accounts/{ada}/entries?limit=200"), "invalid"),
+        (format!("/ledger/accounts/{ada}/audit?limit=0"), "invalid"),
+        ("/ledger/portfolios/ada?limit=101".to_owned(), "invalid"),
+        ("/ledger/events?limit=200".to_owned(), "invalid"),
     ] {
         assert_eq!(ledger.get(&path).await.code(), code, "{path}");
     }
