@@ -96,6 +96,7 @@ macro_rules! relay_suite {
             a_relay_without_tables_names_the_way_out
             retention_removes_what_everybody_has
             a_daily_job_runs_at_its_hour_until_nothing_is_left
+            a_daily_job_follows_a_changed_time
             the_inbox_forgets_after_its_time
             the_inbox_remembers_what_may_be_read_again
             decided_dead_letters_go_after_their_time

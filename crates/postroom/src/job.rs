@@ -26,7 +26,7 @@ use crate::state::dead;
 use crate::state::feeding;
 use crate::store::db_clock::{self, db_now, db_now_plus, read_stamp};
 use crate::store::outbox::{Outbox, Prune, Pulse, with_timeout};
-use crate::store::table::{self, Table, storable};
+use crate::store::table::{self, Table, read_time, storable};
 use crate::store::tx::Tx;
 use crate::store::{inbox, task};
 
@@ -264,6 +264,9 @@ impl JobRunner {
         tx.execute(&insert)
             .await
             .map_err(|source| Error::db("register a job", source))?;
+        if let When::Daily(at) = job.when {
+            follow(&tx, job, at).await?;
+        }
         // A claim of our own that still stands is one whose end could not be written down.
         let is_free = Expr::col("claimed_until")
             .is_null()
@@ -320,6 +323,39 @@ impl JobRunner {
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// Makes a job that waits for its time of day wait for this one: the settings may have another time than when it ran last. One that
+/// is due, or is tried again soon, stays as it is.
+async fn follow(tx: &Tx, job: &Job, at: Time) -> Result<()> {
+    let backend = tx.get_database_backend();
+    let mut select = Query::select();
+    select
+        .column("next_at")
+        .expr_as(db_now(backend), "now")
+        .from(table::named(tx, Table::Job))
+        .and_where(Expr::col("name").eq(job.name.as_str()));
+    let row = tx.query_one(&select).await;
+    let Some(row) = row.map_err(|source| Error::db("read when a job runs", source))? else {
+        return Ok(());
+    };
+    let now = read_time(&row, backend, "now")?;
+    let waits = read_stamp(&row, backend, "next_at")?.map_or(Duration::ZERO, |next_at| {
+        Duration::try_from(next_at - now).unwrap_or_default()
+    });
+    let wait = until(at, now);
+    if waits <= 2 * LOOK || waits.abs_diff(wait) <= LOOK {
+        return Ok(());
+    }
+    let mut update = Query::update();
+    update
+        .table(table::named(tx, Table::Job))
+        .value("next_at", db_now_plus(backend, wait))
+        .and_where(Expr::col("name").eq(job.name.as_str()));
+    let moved = tx.execute(&update).await;
+    moved
+        .map(drop)
+        .map_err(|source| Error::db("change when a job runs", source))
 }
 
 /// How long it is until the time of day comes next; a whole day when it is now.

@@ -290,6 +290,33 @@ pub async fn a_daily_job_runs_at_its_hour_until_nothing_is_left(fresh: Fresh) {
     office.stop().await;
 }
 
+/// A job of the day whose time was changed runs at the new time, and does not wait for the old one.
+pub async fn a_daily_job_follows_a_changed_time(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let runs = Arc::new(AtomicU64::new(0));
+    let at = |hour: time::Time| {
+        let taken = Arc::clone(&runs);
+        let mut job = Job::every("dawn", Duration::from_secs(1), move |_outbox| {
+            taken.fetch_add(1, SeqCst);
+            async { Ok(0) }
+        });
+        job.when = When::Daily(hour);
+        job
+    };
+    let later = (clock::now() + Duration::from_secs(12 * 3600)).time();
+    office.start(office.relay().job(at(later)));
+    office.until("it has run once", async || runs.load(SeqCst) == 1).await;
+    let waits = "select count(*) from postroom.outbox_job where name = 'dawn' and claimed_until is null and runs = 1";
+    office.until("it waits", async || office.number(waits).await == 1).await;
+    office.stop().await;
+    let soon = (clock::now() + Duration::from_secs(4)).time();
+    office.start(office.relay().job(at(soon)));
+    office
+        .until("it runs at its new time", async || runs.load(SeqCst) == 2)
+        .await;
+    office.stop().await;
+}
+
 /// The inbox keeps the ids of handled events for the configured time, seven days by default, and then removes them.
 pub async fn the_inbox_forgets_after_its_time(fresh: Fresh) {
     let mut office = Office::open(fresh).await;

@@ -54,7 +54,15 @@ pub(super) fn durations(value: &Value) -> Result<Vec<Duration>, String> {
 
 pub(super) fn time_of_day(value: &Value) -> Result<Time, String> {
     let clock = format_description!("[hour]:[minute]");
-    let time = value.as_str().and_then(|text| Time::parse(text, clock).ok());
+    let time = match value {
+        Value::String(text) => Time::parse(text, clock).ok(),
+        // A variable of the environment has no quotes, so it is a time of TOML.
+        Value::Datetime(local) if local.date.is_none() && local.offset.is_none() => local
+            .time
+            .filter(|time| time.second.unwrap_or(0) == 0 && time.nanosecond.unwrap_or(0) == 0)
+            .and_then(|time| Time::from_hms(time.hour, time.minute, 0).ok()),
+        _ => None,
+    };
     time.ok_or_else(|| must_be(r#"a time of day in UTC such as "04:00""#, value))
 }
 
