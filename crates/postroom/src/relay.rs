@@ -10,6 +10,7 @@ mod judge;
 mod lease_keeper;
 mod page_cache;
 mod poller;
+mod repeated;
 mod settle;
 mod worker;
 

@@ -5,7 +5,7 @@ mod item;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,7 @@ use crate::relay::backoff::Backoff;
 use crate::relay::delivery::{Delivered, Plan, deliver, pair};
 use crate::relay::health::{Counts, Health, Worker};
 use crate::relay::judge::Judge;
+use crate::relay::repeated::Repeated;
 use crate::relay::settle::{Messages, Outcome, settle_messages};
 use crate::route::{BATCH_MAX, Route, Source, To};
 use crate::state::cursor::{self, Changes, Shard};
@@ -71,6 +72,8 @@ pub(crate) struct Consumer {
     take: usize,
     /// The route's number when the group was last seen open.
     open_since: Option<i64>,
+    /// Why it has lost its subscription.
+    loss: Repeated,
 }
 
 /// Whether a consumer may take messages.
@@ -130,6 +133,7 @@ impl Consumer {
             feeding: Arc::clone(feeding),
             take: TAKE_FIRST,
             open_since: None,
+            loss: Repeated::default(),
         })
     }
 
@@ -139,7 +143,14 @@ impl Consumer {
         let mut backoff = Backoff::default();
         while !stop.is_cancelled() {
             if let Err(error) = self.session(&stop, &mut backoff).await {
-                tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                match self.loss.is_news(&error.report(), Instant::now()) {
+                    true => {
+                        tracing::warn!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                    }
+                    false => {
+                        tracing::debug!(group = %self.route.name, error = error.report(), "consumer lost its subscription");
+                    }
+                }
                 self.health.stands_by(&self.name());
                 self.health.behind(&self.name(), Some(&error.report()));
                 stop.run_until_cancelled(self.write_down(Some(&error.report()))).await;
@@ -222,6 +233,7 @@ impl Consumer {
                 break;
             };
             let messages = messages?;
+            self.loss.is_over();
             let bytes = messages
                 .iter()
                 .map(|message| message.body.len() + message.fields.bytes());
