@@ -61,6 +61,7 @@ macro_rules! relay_suite {
             an_unavailable_entry_at_the_head_of_the_log_lets_others_pass
             a_strict_route_waits_for_an_unavailable_entry_until_it_is_too_old
             an_outage_burns_no_attempts
+            a_destination_that_does_not_answer_is_shown_at_once
             attempts_of_an_unavailable_entry_survive_a_restart
             an_entry_that_is_always_unavailable_does_not_stop_a_route_with_rare_probes
             an_unavailable_head_of_the_log_does_not_stop_a_route_with_rare_probes

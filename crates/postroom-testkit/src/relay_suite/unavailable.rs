@@ -2,7 +2,7 @@
 //! destination is not asked before its time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -443,6 +443,45 @@ pub async fn a_destination_that_asks_for_no_further_wait_is_not_asked_without_pa
     office.until("it is up", async || downs(&office).await == 0).await;
     office.stop().await;
     assert_eq!(gateway.delivered(), 1);
+}
+
+/// Says after a while that it is unavailable, as the client of a broker does that does not answer.
+#[derive(Debug, Default)]
+struct Silent {
+    answers: AtomicUsize,
+}
+
+#[async_trait]
+impl Destination for Silent {
+    async fn deliver(&self, batch: &Batch<'_>) -> Vec<Receipt> {
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        self.answers.fetch_add(1, SeqCst);
+        batch
+            .entries
+            .iter()
+            .map(|_| Receipt::unavailable("no answer"))
+            .collect()
+    }
+}
+
+/// A destination that does not answer is shown as down after the first time, while nothing flows.
+pub async fn a_destination_that_does_not_answer_is_shown_at_once(fresh: Fresh) {
+    let mut office = Office::open(fresh).await;
+    let silent = Arc::new(Silent::default());
+    office.start(
+        office
+            .relay()
+            .route(Route::new("silent", To::Destination(Arc::clone(&silent) as _))),
+    );
+    office.emit(&[("a", "0")]).await;
+    let is_shown = async || {
+        let status = operate::status(&*office.store()).await.expect("status");
+        let mut routes = status.routes.iter();
+        routes.any(|route| route.down.as_deref() == Some("no answer"))
+    };
+    office.until("it is shown", is_shown).await;
+    assert_eq!(silent.answers.load(SeqCst), 1, "after its first answer");
+    office.abort().await;
 }
 
 /// An operator who has the next probe now gets also the entries that were put aside while the destination wanted to be left alone.

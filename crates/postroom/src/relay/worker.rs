@@ -66,6 +66,10 @@ const RELOAD_SHARE: u32 = 5;
 /// entry can be unavailable by itself.
 const PROBE_LANES: usize = 8;
 
+/// A destination that needs longer to say that it is unavailable does not answer at all: that is an outage at once, not only the second
+/// time.
+const SILENT_MAX: Duration = Duration::from_secs(2);
+
 /// The state of the work. Rebuilt from the database whenever there is doubt.
 #[derive(Debug)]
 struct Work {
@@ -426,6 +430,7 @@ impl ShardWorker {
             work.parked.lanes.is_empty() || !work.parked.lanes.contains(&self.route.ordering.lane(entry))
         };
         let send: Vec<&Entry> = entries.iter().copied().filter(is_free).collect();
+        let begun = Instant::now();
         let sent = match work.memory.probing {
             true => self.probe(work, &mut entries, &send).await?,
             false => self.while_reading_ahead(slice, self.deliver(send)).await?,
@@ -442,6 +447,7 @@ impl ShardWorker {
                 }
                 let wait = work.memory.wait(self.route.probe, &outage);
                 self.health.behind(&self.name, Some(&outage.says));
+                work.memory.probing |= begun.elapsed() >= SILENT_MAX;
                 self.is_unavailable(work, outage.says, wait).await?;
                 return Ok(Turn::Down);
             }
