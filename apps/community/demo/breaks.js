@@ -60,11 +60,11 @@ export function showBreaks(root, { members: [mina, joon], post, tell, audit }) {
   }
 
   async function addDevices() {
+    tell({ key: "logDevices" });
     while (mina.devices.length < 3) {
       mina.addDevice();
       await pass(700);
     }
-    tell({ key: "logDevices" });
   }
 
   async function pause(button, route) {

@@ -11,7 +11,7 @@ const TEXT = {
     streamOf: "{name}’s stream", roomOf: "{name}, room",
     // A member.
     live: "live", throughTab: "live through another tab", connecting: "connecting …", waitingUntil: "again in {s} s", offline: "offline",
-    evicted: "signed off: a newer connection took its place", refused: "the server refuses it", closed: "offline", again: "Reconnect",
+    evicted: "signed off", refused: "the server refuses it", closed: "offline", again: "Reconnect",
     follow: "Follow {name}", following: "Following {name}", inbox: "Notifications", readAll: "Mark all as read", mute: "Mute notifications",
     unmute: "Unmute notifications", goOffline: "Go offline", goOnline: "Go online", emptyInbox: "Nothing yet. Joon’s and Mina’s acts land here.",
     like: "Like", unlike: "Take the like back", writeComment: "Write a comment", removeComment: "Delete this comment", overlay: "+{n} not flushed yet",
@@ -51,7 +51,7 @@ const TEXT = {
     legendLive: "도착", legendLate: "따라잡음", legendSilent: "알림 끔", legendMissing: "빠짐",
     streamOf: "{name}의 스트림", roomOf: "{name}, 채팅방",
     live: "연결됨", throughTab: "다른 탭을 통해 연결됨", connecting: "연결 중 …", waitingUntil: "{s}초 뒤 다시", offline: "오프라인",
-    evicted: "연결 종료: 더 새로운 연결이 자리를 차지했습니다", refused: "서버가 거절했습니다", closed: "오프라인", again: "다시 연결",
+    evicted: "연결 종료됨", refused: "서버가 거절했습니다", closed: "오프라인", again: "다시 연결",
     follow: "{name} 팔로우", following: "{name} 팔로우 중", inbox: "알림", readAll: "모두 읽음으로", mute: "알림 끄기",
     unmute: "알림 켜기", goOffline: "오프라인으로", goOnline: "온라인으로", emptyInbox: "아직 없습니다. 두 사람의 활동이 여기에 도착합니다.",
     like: "좋아요", unlike: "좋아요 취소", writeComment: "댓글 쓰기", removeComment: "이 댓글 삭제", overlay: "+{n} 아직 반영 전",
