@@ -1,7 +1,7 @@
 //! Removes messages after thirty days, in small batches.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postroom::{Job, Result, table};
 use sea_orm::DatabaseConnection;
@@ -13,25 +13,24 @@ use crate::tables::now_ms;
 const BATCH: u64 = 500;
 /// How long messages are kept.
 const KEPT_MS: i64 = 30 * 86_400_000;
+/// How often old messages are looked for.
+const EVERY: Duration = Duration::from_secs(30);
+/// So long one run begins new transactions; the next one goes on.
+const RUN: Duration = Duration::from_secs(20);
 
 /// Removes entries and history that are older than thirty days.
 pub(crate) fn job() -> Job {
-    Job::every(
-        "community-chat-retention",
-        Duration::from_secs(600),
-        |outbox| async move {
-            let cutoff_ms = now_ms() - KEPT_MS;
-            let mut removed = 0;
-            loop {
-                let batch =
-                    remove_entries(outbox.db(), cutoff_ms).await? + remove_history(outbox.db(), cutoff_ms).await?;
-                removed += batch;
-                if batch == 0 {
-                    return Ok(removed);
-                }
+    Job::every("community-chat-retention", EVERY, |outbox| async move {
+        let (begun, cutoff_ms, mut removed) = (Instant::now(), now_ms() - KEPT_MS, 0);
+        while begun.elapsed() < RUN {
+            let batch = remove_entries(outbox.db(), cutoff_ms).await? + remove_history(outbox.db(), cutoff_ms).await?;
+            removed += batch;
+            if batch == 0 {
+                break;
             }
-        },
-    )
+        }
+        Ok(removed)
+    })
 }
 
 /// The horizon of a room rises in the transaction that removes its entries: a reader that does not find an entry finds the reason.
