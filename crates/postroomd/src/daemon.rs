@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use postroom::operate::token::{self, Role};
-use postroom::{CancellationToken, Inspect};
+use postroom::{CancellationToken, Inspect, Mode};
 use postroom_host::{Access, Feed, Module, Platform, Process};
 use tokio::net::TcpListener;
 
 use crate::broker::{BrokerKind, Brokers};
-use crate::config::{Config, Destination};
+use crate::config::{Config, Destination, Route};
 use crate::module;
 use crate::signal::Signals;
 
@@ -31,10 +31,9 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
         .alerts_every(config.alerts.every)
         .drain_max(DRAIN_MAX);
     for route in &config.routes {
-        let built = route.build(&brokers)?;
         platform = match route.to {
-            Destination::Broker(kind) => platform.publish(built, kind.name(), route.topic.clone()),
-            Destination::Http(_) | Destination::Log | Destination::Null => platform.route(built),
+            Destination::Broker(kind) => publish(platform, config, (&brokers, &modules), (route, kind))?,
+            Destination::Http(_) | Destination::Log | Destination::Null => platform.route(route.build(&brokers, None)?),
         };
     }
     for module in &modules {
@@ -50,6 +49,31 @@ pub(crate) fn platform(config: &Config, store: &Arc<dyn Inspect>, modules: Vec<M
         platform = platform.shared(shared.clone());
     }
     Ok(platform.modules(modules).modules(module::switched_off(config)))
+}
+
+/// A configured route to a broker. If it publishes to the topic of a module that this broker feeds, it does so as the module says:
+/// where its queue is, and in the form of its messages.
+fn publish(
+    platform: Platform,
+    config: &Config,
+    (brokers, modules): (&Brokers, &[Module]),
+    (route, kind): (&Route, BrokerKind),
+) -> Result<Platform> {
+    let is_owner = |module: &&Module| module.topic == route.topic && config.modules.broker(module.name) == Some(kind);
+    let Some(owner) = modules.iter().find(is_owner) else {
+        return Ok(platform.publish(route.build(brokers, None)?, kind.name(), route.topic.clone()));
+    };
+    let queue = brokers.of_queue(config, owner.name)?;
+    let feed = match &queue {
+        Some(_) => module::queue_feed(kind, owner.name),
+        None => kind.name().to_owned(),
+    };
+    let mode = match (&route.mode, &owner.form) {
+        (Mode::Binary, Some(form)) => form.mode(),
+        (mode, _) => mode.clone(),
+    };
+    let route = Route { mode, ..route.clone() };
+    Ok(platform.publish(route.build(brokers, queue.as_ref())?, feed, route.topic.clone()))
 }
 
 /// A broker that feeds modules.

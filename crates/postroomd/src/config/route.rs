@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result as Outcome;
 use postroom::{
-    BATCH, BATCH_MAX, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, PROBE_EVERY, Probe, Retry,
-    Start, To, Topic,
+    BATCH, BATCH_MAX, Broker, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, PROBE_EVERY,
+    Probe, Retry, Start, To, Topic,
 };
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
@@ -105,12 +105,15 @@ impl Route {
         Filter::any_of(self.patterns.clone())
     }
 
-    /// The route as a relay takes it.
-    pub(crate) fn build(&self, brokers: &Brokers) -> Outcome<postroom::Route> {
+    /// The route as a relay takes it. `queue` is the broker of its topic, if a module says how its topic is used.
+    pub(crate) fn build(&self, brokers: &Brokers, queue: Option<&Arc<dyn Broker>>) -> Outcome<postroom::Route> {
         let destination: Arc<dyn postroom::Destination> = match &self.to {
             Destination::Null => Arc::new(NullDestination),
             Destination::Log => Arc::new(LogDestination::new(&self.name)),
-            Destination::Broker(kind) => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode.clone())?,
+            Destination::Broker(kind) => match queue {
+                Some(queue) => queue.publisher(self.topic.clone(), self.mode.clone()),
+                None => brokers.publisher(*kind, &self.name, self.topic.clone(), self.mode.clone())?,
+            },
             Destination::Http(hook) => Arc::new(hook.open(self.mode.clone())?),
         };
         Ok(postroom::Route {

@@ -1,12 +1,18 @@
 //! The brokers that are configured: whether they answer, and what about them can cost messages.
 
+use std::sync::Arc;
+
 use postroom::{Broker, Risk, operate};
+use postroom_host::Module;
 use postroom_terminal::output::chain;
-use postroom_terminal::page::finding::Finding;
+use postroom_terminal::page::finding::{Finding, State};
 
 use crate::broker::{BrokerKind, Brokers};
 use crate::config::Config;
 use crate::module::{self, Group};
+
+/// A broker as the queue of a module, and the groups of the module.
+type Queue = (Arc<dyn Broker>, Vec<Group>);
 
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let brokers = match Brokers::open(&config.brokers) {
@@ -20,11 +26,31 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for kind in BrokerKind::ALL {
         if let Ok(broker) = brokers.get(kind) {
-            let groups = module::groups(kind, config, &modules);
-            findings.extend(look(kind, &**broker, groups).await);
+            let (own, shared) = divide(&brokers, config, &modules, kind);
+            findings.extend(look(kind, &**broker, shared).await);
+            for (queue, groups) in own {
+                let own = look(kind, &*queue, groups).await;
+                // That the broker answers was said before.
+                findings.extend(own.into_iter().filter(|finding| finding.state != State::Ok));
+            }
         }
     }
     findings
+}
+
+/// The groups that a broker feeds: by the queues of modules that have names of their own, and the others.
+fn divide(brokers: &Brokers, config: &Config, modules: &[Module], kind: BrokerKind) -> (Vec<Queue>, Vec<Group>) {
+    let (mut own, mut shared) = (Vec::new(), module::groups(kind, config, modules));
+    for module in modules
+        .iter()
+        .filter(|module| config.modules.broker(module.name) == Some(kind))
+    {
+        if let Ok(Some(queue)) = brokers.of_queue(config, module.name) {
+            let is_own = |group: &mut Group| module.subscribers.iter().any(|one| one.group == group.0);
+            own.push((queue, shared.extract_if(.., is_own).collect()));
+        }
+    }
+    (own, shared)
 }
 
 async fn look(kind: BrokerKind, broker: &dyn Broker, mut groups: Vec<Group>) -> Vec<Finding> {
