@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep};
 use crate::world::{Member, Place, World, on_every_way, run};
 
 on_every_way! {
-    a_comment_is_counted_at_once_and_flushed_within_seconds
-    a_comment_is_deleted_once_and_by_its_author_alone
-    old_changes_are_removed_and_counts_stay_checked
-    a_flusher_that_was_killed_before_it_settled_is_made_good_for
+    n_12_a_comment_is_counted_at_once_and_flushed_within_seconds
+    n_12_a_comment_is_deleted_once_and_by_its_author_alone
+    n_12_old_changes_are_removed_and_counts_stay_checked
+    n_12_a_flusher_that_was_killed_before_it_settled_is_made_good_for
 }
 
 /// The sum of all batches, and how many changes are in none.
@@ -53,7 +53,7 @@ async fn shown(member: &Member, post: i64) -> (i64, i64) {
     )
 }
 
-async fn a_comment_is_counted_at_once_and_flushed_within_seconds(place: Place) {
+async fn n_12_a_comment_is_counted_at_once_and_flushed_within_seconds(place: Place) {
     let world = World::on(place).await;
     let ada = world.member(1);
     let (post, other) = (ada.publish("Noodles").await, ada.publish("Rice").await);
@@ -90,7 +90,7 @@ async fn a_comment_is_counted_at_once_and_flushed_within_seconds(place: Place) {
     world.close().await;
 }
 
-async fn a_comment_is_deleted_once_and_by_its_author_alone(place: Place) {
+async fn n_12_a_comment_is_deleted_once_and_by_its_author_alone(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -126,7 +126,7 @@ async fn a_comment_is_deleted_once_and_by_its_author_alone(place: Place) {
     world.close().await;
 }
 
-async fn old_changes_are_removed_and_counts_stay_checked(place: Place) {
+async fn n_12_old_changes_are_removed_and_counts_stay_checked(place: Place) {
     let world = World::on(place).await;
     let ada = world.member(1);
     let post = ada.publish("Noodles").await;
@@ -173,7 +173,7 @@ async fn drift(world: &World) -> i64 {
 }
 
 /// The batch is committed, and its changes are still in the tally: nothing is shown twice, and the next run settles it.
-async fn a_flusher_that_was_killed_before_it_settled_is_made_good_for(place: Place) {
+async fn n_12_a_flusher_that_was_killed_before_it_settled_is_made_good_for(place: Place) {
     let world = World::on(place).await;
     let ada = world.member(1);
     let post = ada.publish("Noodles").await;
@@ -227,7 +227,7 @@ mod storm {
 
     /// Writers on few posts, on a MariaDB and a Redis of this test alone. The log of the database shows every statement.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_hundred_writers_leave_exact_counts_through_faults_and_without_a_deadlock_on_mariadb() {
+    async fn n_13_a_hundred_writers_leave_exact_counts_through_faults_and_without_a_deadlock_on_mariadb() {
         let database = server::mariadb(&["general-log=1", "log-output=TABLE"]).await;
         let mut redis = redis_server::redis(&["--appendonly", "no"]).await;
         let place = Place::from(fresh::mysql_on(&database.url()).await);
@@ -246,7 +246,7 @@ mod storm {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_hundred_writers_leave_exact_counts_through_faults_and_without_a_deadlock_on_postgres() {
+    async fn n_13_a_hundred_writers_leave_exact_counts_through_faults_and_without_a_deadlock_on_postgres() {
         let mut redis = redis_server::redis(&["--appendonly", "no"]).await;
         let world = storm(fresh::postgres().await.into(), &mut redis).await;
         let deadlocks = "select deadlocks as n from pg_stat_database where datname = current_database()";

@@ -12,12 +12,12 @@ use serde_json::Value;
 use crate::world::{Member, Place, World, numbers, on_every_way, run};
 
 on_every_way! {
-    an_inbox_is_paged_and_read_one_by_one_and_at_once
-    another_members_notification_is_one_that_does_not_exist
-    the_number_of_unread_never_drifts
+    n_09_an_inbox_is_paged_and_read_one_by_one_and_at_once
+    n_09_another_members_notification_is_one_that_does_not_exist
+    n_09_the_number_of_unread_never_drifts
 }
 
-async fn an_inbox_is_paged_and_read_one_by_one_and_at_once(place: Place) {
+async fn n_09_an_inbox_is_paged_and_read_one_by_one_and_at_once(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -63,7 +63,7 @@ async fn an_inbox_is_paged_and_read_one_by_one_and_at_once(place: Place) {
     world.close().await;
 }
 
-async fn another_members_notification_is_one_that_does_not_exist(place: Place) {
+async fn n_09_another_members_notification_is_one_that_does_not_exist(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -108,7 +108,7 @@ async fn another_members_notification_is_one_that_does_not_exist(place: Place) {
 
 /// Notifications come, are read one by one and at once, and are removed, all at the same time. Again and again the number that is
 /// kept is compared with the rows.
-async fn the_number_of_unread_never_drifts(place: Place) {
+async fn n_09_the_number_of_unread_never_drifts(place: Place) {
     let world = World::on(place).await;
     let (ada, members) = (world.member(1), [2, 3, 4, 5].map(|id| world.member(id)));
     let post = ada.publish("Noodles").await;

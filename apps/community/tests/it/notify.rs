@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::world::{Place, World, numbers, on_every_way, run, texts};
 
 on_every_way! {
-    a_follow_a_like_and_a_comment_are_told_once_and_not_to_oneself
-    a_closed_vote_is_told_to_its_author_and_to_each_of_its_many_voters
-    an_event_that_comes_again_is_not_told_again
+    n_02_a_follow_a_like_and_a_comment_are_told_once_and_not_to_oneself
+    n_02_a_closed_vote_is_told_to_its_author_and_to_each_of_its_many_voters
+    n_02_an_event_that_comes_again_is_not_told_again
 }
 
-async fn a_follow_a_like_and_a_comment_are_told_once_and_not_to_oneself(place: Place) {
+async fn n_02_a_follow_a_like_and_a_comment_are_told_once_and_not_to_oneself(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     ada.join("ada").await;
@@ -54,7 +54,7 @@ async fn a_follow_a_like_and_a_comment_are_told_once_and_not_to_oneself(place: P
 /// More voters than one transaction tells.
 const VOTERS: i64 = 250;
 
-async fn a_closed_vote_is_told_to_its_author_and_to_each_of_its_many_voters(place: Place) {
+async fn n_02_a_closed_vote_is_told_to_its_author_and_to_each_of_its_many_voters(place: Place) {
     let world = World::on(place).await;
     let (author, voter) = (world.member(1), world.member(2));
     let vote = vote(&author, 1_500).await;
@@ -112,7 +112,7 @@ async fn vote(author: &crate::world::Member, open_ms: i64) -> i64 {
 }
 
 /// The worker gets every event once more, as after a crash between commit and acknowledgement.
-async fn an_event_that_comes_again_is_not_told_again(place: Place) {
+async fn n_02_an_event_that_comes_again_is_not_told_again(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;

@@ -16,12 +16,12 @@ use uuid::Uuid;
 use crate::world::{Member, Place, World, number, numbers, on_every_way, run};
 
 on_every_way! {
-    a_stream_without_a_cursor_begins_with_the_latest_ten_unread_and_goes_on_live
-    a_stream_resumes_exactly_after_its_last_event
-    the_id_of_another_members_event_reveals_nothing
-    a_cursor_whose_frames_were_removed_begins_anew
-    what_is_muted_is_not_shown_and_leaves_no_gap
-    reading_tells_the_other_tabs_how_many_are_unread
+    n_05_a_stream_without_a_cursor_begins_with_the_latest_ten_unread_and_goes_on_live
+    n_05_a_stream_resumes_exactly_after_its_last_event
+    n_05_the_id_of_another_members_event_reveals_nothing
+    n_05_a_cursor_whose_frames_were_removed_begins_anew
+    n_04_what_is_muted_is_not_shown_and_leaves_no_gap
+    n_09_reading_tells_the_other_tabs_how_many_are_unread
 }
 
 /// The next frames of a stream, without pings.
@@ -55,7 +55,7 @@ async fn told(writer: &Member, reader: &Member, post: i64, texts: std::ops::Rang
     reader.until_told(before + count).await;
 }
 
-async fn a_stream_without_a_cursor_begins_with_the_latest_ten_unread_and_goes_on_live(place: Place) {
+async fn n_05_a_stream_without_a_cursor_begins_with_the_latest_ten_unread_and_goes_on_live(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -94,7 +94,7 @@ async fn a_stream_without_a_cursor_begins_with_the_latest_ten_unread_and_goes_on
     world.close().await;
 }
 
-async fn a_stream_resumes_exactly_after_its_last_event(place: Place) {
+async fn n_05_a_stream_resumes_exactly_after_its_last_event(place: Place) {
     let world = World::with(place, 2, json!({})).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -123,7 +123,7 @@ async fn a_stream_resumes_exactly_after_its_last_event(place: Place) {
     world.close().await;
 }
 
-async fn the_id_of_another_members_event_reveals_nothing(place: Place) {
+async fn n_05_the_id_of_another_members_event_reveals_nothing(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -146,7 +146,7 @@ async fn the_id_of_another_members_event_reveals_nothing(place: Place) {
     world.close().await;
 }
 
-async fn a_cursor_whose_frames_were_removed_begins_anew(place: Place) {
+async fn n_05_a_cursor_whose_frames_were_removed_begins_anew(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -173,7 +173,7 @@ async fn a_cursor_whose_frames_were_removed_begins_anew(place: Place) {
     world.close().await;
 }
 
-async fn what_is_muted_is_not_shown_and_leaves_no_gap(place: Place) {
+async fn n_04_what_is_muted_is_not_shown_and_leaves_no_gap(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
@@ -214,7 +214,7 @@ async fn what_is_muted_is_not_shown_and_leaves_no_gap(place: Place) {
     world.close().await;
 }
 
-async fn reading_tells_the_other_tabs_how_many_are_unread(place: Place) {
+async fn n_09_reading_tells_the_other_tabs_how_many_are_unread(place: Place) {
     let world = World::on(place).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
