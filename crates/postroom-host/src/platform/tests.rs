@@ -330,3 +330,56 @@ async fn subscribers_without_a_screen_have_that_of_their_module() {
         assert!(is_same, "{screens:?}");
     }
 }
+
+/// The topic of a module whose queue other programs know is published by its own feed alone.
+#[tokio::test]
+async fn an_exclusive_feed_alone_publishes_the_events_of_its_module() {
+    let fresh = fresh::sqlite().await;
+    let platform = Platform::new(fresh.store()).modules([shop(), bank()]);
+    let platform = platform
+        .feed("bank", Feed::new("x-bank", broker()).exclusive())
+        .feed("shop", Feed::new("x", broker()));
+    let expected = [
+        route("balances", &[], &["bank-events"]),
+        route("to-x-bank-bank-events", &["balances"], &[]),
+        route("sales", &[], &["order-events"]),
+        route("audit", &[], &["order-events"]),
+        route("to-x", &["sales", "audit"], &[]),
+    ];
+    assert_eq!(joined(platform), expected);
+}
+
+/// Everything in the topic has the form of its module, and whoever reads the topic can read it.
+#[tokio::test]
+async fn the_form_of_a_module_is_written_to_its_topic_and_read_by_its_readers() {
+    let fresh = fresh::sqlite().await;
+    let form = || postroom_testkit::broker_suite::form();
+    let modes = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&modes);
+    let feed = Feed::new("x", broker()).publisher(move |route: &str, _topic, mode: postroom::Mode| {
+        let is_own = matches!(mode, postroom::Mode::Own(_));
+        noted.lock().unwrap().push((route.to_owned(), is_own));
+        Ok::<_, BoxError>(Arc::new(Nowhere) as Arc<dyn Destination>)
+    });
+    let platform = Platform::new(fresh.store()).modules([shop(), bank().form(form())]);
+    let process = platform.feed("shop", feed.clone()).feed("bank", feed).build().unwrap();
+    let expected = [("to-x".to_owned(), false), ("to-x-bank-events".to_owned(), true)];
+    assert_eq!(*modes.lock().unwrap(), expected);
+    let reads = |group: &str| {
+        let route = process.relay.routes().iter().find(|route| route.name == group).unwrap();
+        match &route.to {
+            To::Subscriber(subscriber) => subscriber.reader.is_some(),
+            To::Destination(_) => false,
+        }
+    };
+    assert_eq!(["sales", "audit", "balances"].map(reads), [false, true, true]);
+    let same_topic = Module::new("till")
+        .event::<Paid>()
+        .topic("bank-events".parse().unwrap());
+    let platform = Platform::new(fresh.store()).modules([bank().form(form()), same_topic]);
+    let says = platform.build().unwrap_err().to_string();
+    assert!(
+        says.contains("\"bank\" and \"till\" publish to the topic bank-events"),
+        "{says}"
+    );
+}
