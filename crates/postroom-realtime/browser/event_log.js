@@ -66,6 +66,7 @@ function createIntake({ log, counts, onEntry }) {
   return function take({ event, id, data: text }) {
     if (text === undefined) log.id = id || log.id; // the position alone
     if (text === undefined || event === "ping") return undefined;
+    if (event === "expiring") return undefined; // the token is replaced in time, or after the end of the stream
     const data = parseJson(text) ?? text;
     if (event === "end") return { kind: "lost", reason: data.reason ?? "ended", retryMs: data.retryMs };
     if (event === "evicted") return { kind: "evicted", reason: "evicted" };

@@ -98,8 +98,14 @@ async fn an_event_that_comes_again_is_shown_once() {
     stand.server.script.publish(2);
     stand.server.script.send(&super::scripted::event(1));
     stand.server.script.send(&super::scripted::event(2));
+    // A word to the client, and no event of the stream.
+    stand
+        .server
+        .script
+        .send("event: expiring\ndata: {\"inSeconds\":60}\n\n");
     stand.server.script.publish(1);
     assert_eq!(stand.numbers(&page).await, through(1, 3));
+    assert_eq!(stand.run(&page, "got.length").await, 4);
     assert_eq!(stand.run(&page, "stream.counts.duplicates").await, 2);
 }
 
