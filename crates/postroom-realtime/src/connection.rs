@@ -150,6 +150,11 @@ impl Connection {
         self.hub.wheel.watch(&self.peer, self.hub.now());
     }
 
+    /// Whether the server has ended it; its client may not know that yet.
+    pub fn has_ended(&self) -> bool {
+        self.peer.queue().has_ended()
+    }
+
     /// What comes next; `None` after the end. Cancel safe.
     pub async fn next(&self) -> Option<Next> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await

@@ -89,9 +89,7 @@ impl Checks {
         match self.hosts {
             Accepted::Loopback => self.accepts_origin(sent),
             Accepted::Any | Accepted::Only(_) if self.is_for_all_pages || !is_websocket(headers) => true,
-            Accepted::Any | Accepted::Only(_) => {
-                self.lists(sent) || hosts.iter().any(|host| Origin::is_of(sent, host))
-            }
+            Accepted::Any | Accepted::Only(_) => self.lists(sent) || hosts.iter().any(|host| Origin::is_of(sent, host)),
         }
     }
 

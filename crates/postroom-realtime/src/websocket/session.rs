@@ -235,7 +235,7 @@ async fn read_all(
     (conversation, over): (&dyn Conversation, &CancellationToken),
 ) -> Option<Close> {
     conversation.begin(connection).await;
-    loop {
+    while !connection.has_ended() {
         let message = match over.run_until_cancelled(text(stream)).await? {
             Ok(message) => message,
             Err(close) => return close,
@@ -249,6 +249,9 @@ async fn read_all(
             ));
         }
     }
+    // The other half says why.
+    over.cancelled().await;
+    None
 }
 
 async fn handle(connection: &Connection, conversation: &dyn Conversation, message: &str) {

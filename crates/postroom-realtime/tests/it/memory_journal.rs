@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postroom::{Error, ErrorKind, Result};
 use postroom_realtime::{Frame, Journal, Opening, StreamKey};
 use serde_json::value::to_raw_value;
+use tokio::time::sleep;
 
 /// The streams of a test.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct MemoryJournal {
     streams: Mutex<HashMap<String, Vec<Frame>>>,
     /// How many frames an opening shows at most.
     pub(crate) page: AtomicUsize,
+    /// Whether an opening takes a moment after it has read the rows, so that others are written meanwhile.
+    pub(crate) lingers: AtomicBool,
     /// Whether every call fails.
     pub(crate) is_away: AtomicBool,
     /// Calls of `read` and of `tops`, also those that failed.
@@ -27,6 +31,7 @@ impl MemoryJournal {
         Self {
             streams: Mutex::default(),
             page: AtomicUsize::new(usize::MAX),
+            lingers: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             looks: AtomicU64::new(0),
@@ -77,6 +82,18 @@ impl MemoryJournal {
         frames.filter(|frame| frame.seq() > after).take(max).cloned().collect()
     }
 
+    fn opening(&self, stream: &str, cursor: Option<u64>) -> Opening {
+        let Some(cursor) = cursor else {
+            let top = self.top(stream);
+            let mut opening = Opening::new(Vec::new(), top);
+            opening.cursor = (top > 0).then(|| top.to_string());
+            return opening;
+        };
+        let first = self.after(stream, cursor, self.page.load(Ordering::Relaxed));
+        let after = first.last().map_or(cursor, Frame::seq);
+        Opening::new(first.into_iter().filter(|frame| !frame.is_silent()).collect(), after)
+    }
+
     fn top(&self, stream: &str) -> u64 {
         let streams = self.streams();
         streams
@@ -101,18 +118,11 @@ impl MemoryJournal {
 impl Journal for MemoryJournal {
     async fn open(&self, stream: &StreamKey, cursor: Option<&str>) -> Result<Opening> {
         self.check()?;
-        let top = self.top(stream.as_str());
-        let Some(cursor) = cursor.and_then(|cursor| cursor.parse().ok()) else {
-            let mut opening = Opening::new(Vec::new(), top);
-            opening.cursor = (top > 0).then(|| top.to_string());
-            return Ok(opening);
-        };
-        let first = self.after(stream.as_str(), cursor, self.page.load(Ordering::Relaxed));
-        let after = first.last().map_or(cursor, Frame::seq);
-        Ok(Opening::new(
-            first.into_iter().filter(|frame| !frame.is_silent()).collect(),
-            after,
-        ))
+        let opening = self.opening(stream.as_str(), cursor.and_then(|cursor| cursor.parse().ok()));
+        if self.lingers.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(2)).await;
+        }
+        Ok(opening)
     }
 
     async fn read(&self, stream: &StreamKey, after: u64, max: usize) -> Result<Vec<Frame>> {

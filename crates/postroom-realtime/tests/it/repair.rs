@@ -15,7 +15,7 @@ const STREAM: &str = "member/1";
 #[tokio::test]
 async fn a_gap_is_repaired_at_once() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     instance.publish(STREAM).await;
     instance.shared.journal.append(STREAM); // published by nobody
     instance.publish(STREAM).await;
@@ -30,7 +30,7 @@ async fn a_lost_tail_is_found_by_the_tail_check() {
         ..settings()
     };
     let instance = Instance::start(settings).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     instance.publish(STREAM).await;
     instance.shared.faults.loses.store(true, Ordering::Relaxed);
     let lost = Instant::now();
@@ -43,7 +43,7 @@ async fn a_lost_tail_is_found_by_the_tail_check() {
 #[tokio::test]
 async fn a_listener_that_breaks_loses_nothing() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     instance.publish(STREAM).await;
     instance.shared.faults.loses.store(true, Ordering::Relaxed);
     instance.publish(STREAM).await;
@@ -55,7 +55,7 @@ async fn a_listener_that_breaks_loses_nothing() {
 #[tokio::test]
 async fn frames_that_come_mixed_up_and_repeated_arrive_in_order_and_once() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     let frames: Vec<_> = (0..20).map(|_| instance.shared.journal.append(STREAM)).collect();
     for at in [4, 2, 2, 0, 1, 19, 3, 0, 19, 7, 12, 6, 5] {
         instance.send(STREAM, &frames[at]).await;
@@ -63,6 +63,12 @@ async fn frames_that_come_mixed_up_and_repeated_arrive_in_order_and_once() {
     let last = instance.publish(STREAM).await.seq();
     let expected: Vec<u64> = (1..=last).collect();
     assert_eq!(numbers(&mut stream, last).await, expected);
+    for _ in 0..3 {
+        instance.send(STREAM, &frames[19]).await;
+        let newest = instance.publish(STREAM).await;
+        instance.send(STREAM, &newest).await;
+    }
+    assert_eq!(numbers(&mut stream, last + 3).await, [last + 1, last + 2, last + 3]);
 }
 
 #[tokio::test]
@@ -85,7 +91,7 @@ async fn one_read_serves_all_connections_of_a_stream() {
 #[tokio::test]
 async fn a_database_that_is_away_is_asked_again_and_not_all_the_time() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     instance.shared.journal.append(STREAM);
     let second = instance.shared.journal.append(STREAM);
     instance.shared.journal.is_away.store(true, Ordering::Relaxed);
@@ -104,7 +110,7 @@ async fn a_database_that_is_away_is_asked_again_and_not_all_the_time() {
 #[tokio::test]
 async fn a_removed_row_ends_the_connection_that_still_needs_it() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     let mut other = instance.open("2").await;
     for _ in 0..5 {
         instance.shared.journal.append(STREAM);
@@ -129,7 +135,7 @@ async fn a_restored_database_ends_the_connections_that_are_ahead_of_it() {
         ..settings()
     };
     let instance = Instance::start(settings).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     for _ in 0..5 {
         instance.publish(STREAM).await;
     }
@@ -142,7 +148,7 @@ async fn a_restored_database_ends_the_connections_that_are_ahead_of_it() {
 #[tokio::test]
 async fn silent_frames_advance_the_stream_and_are_not_shown() {
     let instance = Instance::start(settings()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     for _ in 0..50 {
         let silent = instance.shared.journal.append_silent(STREAM);
         instance.send(STREAM, &silent).await;

@@ -26,6 +26,7 @@ pub(crate) async fn numbers(stream: &mut EventStream, last: u64) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_repeated_while_a_client_connects() {
     let instance = Arc::new(Instance::start(settings()).await);
+    instance.shared.journal.lingers.store(true, Ordering::Relaxed);
     for round in 0..ROUNDS {
         let name = format!("seam/{round}");
         let mut writers = JoinSet::new();

@@ -1,6 +1,7 @@
 //! The stand of a test: instances of a service with one hub each, over one journal and one shared state.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -126,6 +127,15 @@ impl Instance {
         let mut stream = self.stream(query).await;
         assert_eq!(stream.status, 200);
         assert!(stream.next().await.unwrap().retry.is_some());
+        stream
+    }
+
+    /// Opens a stream and waits until it was looked at once more: from then on only live frames and repairs change it.
+    pub(crate) async fn open_settled(&self, query: &str) -> EventStream {
+        let looks = || self.shared.journal.looks.load(Ordering::Relaxed);
+        let before = looks();
+        let stream = self.open(query).await;
+        until("the newest number is compared", async || looks() > before).await;
         stream
     }
 

@@ -50,7 +50,7 @@ async fn streams_end_with_a_reason_and_are_refused_until_it_is_back() {
 #[tokio::test]
 async fn a_short_interruption_ends_no_stream() {
     let instance = Instance::start(impatient()).await;
-    let mut stream = instance.open("1").await;
+    let mut stream = instance.open_settled("1").await;
     for _ in 0..3 {
         instance.shared.faults.away(true);
         sleep(Duration::from_millis(700)).await;

@@ -6,7 +6,7 @@ use postroom_host::{Hosts, Serving};
 use postroom_realtime::HubSettings;
 use postroom_testkit::web_socket::{Message, WebSocket};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::stand::{Instance, Shared, limits, settings};
 
@@ -203,6 +203,19 @@ async fn a_slow_conversation_is_closed() {
         }
     }
     assert!(last < 400);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answer_is_closed() {
+    let instance = Instance::start(settings()).await;
+    let mut socket = instance.socket("member=1").await;
+    let message = json!({ "type": "x".repeat(60_000) }); // it is answered with the same
+    for _ in 0..500 {
+        if timeout(Duration::from_secs(1), socket.send(&message)).await.is_err() {
+            break; // the server reads no longer
+        }
+    }
+    assert_eq!(socket.closed().await, (4000, "slow".to_owned()));
 }
 
 #[tokio::test]
