@@ -9,7 +9,7 @@ mod retention;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use postroom::{Error, ErrorKind, Result, Tx, emit};
+use postroom::{Error, ErrorKind, Event, Result, Tx};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -123,7 +123,9 @@ async fn append_part(tx: &Tx, events: &[&StreamEvent]) -> Result<Vec<Appended>> 
     }
     frames::insert(tx, &new, now_ms()).await?;
     position::store(tx, positions.values()).await?;
-    emit(tx, &appended(&new)).await?;
+    // It has texts of members, which may be deleted: it leaves the outbox without a copy.
+    let event = Event::of(&appended(&new))?.unarchived();
+    postroom::append(tx, &[event]).await?;
     Ok(new.into_iter().map(|(_, appended)| appended).collect())
 }
 

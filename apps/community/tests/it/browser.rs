@@ -1,5 +1,7 @@
 //! The community in Chromium: the client module, the browser's own `EventSource`, and the demonstration.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 mod chat;
 mod demo;
 mod notifications;

@@ -278,10 +278,6 @@ async fn storm(place: Place, redis: &mut RedisServer) -> World {
     );
     assert!(lowest >= 0, "a count of {lowest} was shown");
     let written: i64 = written.into_iter().sum();
-    eprintln!(
-        "{written} comments written and deleted by {WRITERS} writers in {:?}",
-        seconds()
-    );
     assert!(written > WRITERS, "{written}");
     world
 }

@@ -1,5 +1,7 @@
 //! Chat.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
+
 use postroom_testkit::browser::Page;
 use serde_json::{Value, json};
 

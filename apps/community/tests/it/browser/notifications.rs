@@ -1,5 +1,7 @@
 //! Notifications.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
+
 use std::time::Duration;
 
 use postroom_testkit::wait::until;

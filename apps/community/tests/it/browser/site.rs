@@ -1,5 +1,7 @@
 //! A community at one address, which can be killed and started there again, and an instance beside it that goes on.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

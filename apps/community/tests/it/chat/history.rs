@@ -13,9 +13,10 @@ use postroom_testkit::wait::{until, until_some};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
 use serde_json::json;
 
-use super::town::{Town, bodies, in_every_town};
+use super::town::{Town, bodies};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_history_that_is_locked_holds_up_no_receiver
     n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retried
     n_11_a_message_that_changed_while_it_was_a_dead_letter_is_stored_as_it_is
@@ -27,9 +28,9 @@ struct Locked(DatabaseConnection);
 
 impl Locked {
     async fn table(town: &Town) -> Self {
-        let db = match town.fresh.db().get_database_backend() {
-            DbBackend::Sqlite => town.fresh.db().clone(),
-            _ => town.fresh.writers(1).await,
+        let db = match town.0.fresh.db().get_database_backend() {
+            DbBackend::Sqlite => town.0.fresh.db().clone(),
+            _ => town.0.fresh.writers(1).await,
         };
         let sql = match db.get_database_backend() {
             DbBackend::Postgres => "begin; lock table community_chat_message in access exclusive mode",
@@ -54,7 +55,8 @@ const REFUSE: &str =
     "create trigger refuse before insert on community_chat_message begin select raise(abort, 'refused'); end";
 
 /// Receivers get everything in order meanwhile, and afterwards history has the live order.
-async fn n_10_history_that_is_locked_holds_up_no_receiver(town: Town) {
+async fn n_10_history_that_is_locked_holds_up_no_receiver(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = bob.follow(room, None).await;
@@ -81,7 +83,7 @@ async fn n_10_history_that_is_locked_holds_up_no_receiver(town: Town) {
 
 /// Refuses to store a text.
 async fn refuse(town: &Town, is_refused: bool) {
-    let db = town.fresh.db();
+    let db = town.0.fresh.db();
     let sql = match (db.get_database_backend(), is_refused) {
         (DbBackend::Sqlite, true) => REFUSE,
         (DbBackend::Sqlite, false) => "drop trigger refuse",
@@ -100,7 +102,7 @@ fn letters() -> Selection {
 
 async fn until_dead(town: &Town, count: usize) -> Vec<dead::DeadLetter> {
     until_some(&format!("{count} dead letters"), || async {
-        let letters = dead::list(town.fresh.db(), &letters(), None, 100).await.unwrap();
+        let letters = dead::list(town.0.fresh.db(), &letters(), None, 100).await.unwrap();
         let waiting: Vec<_> = letters
             .into_iter()
             .filter(|letter| letter.state == LetterState::Dead)
@@ -111,7 +113,8 @@ async fn until_dead(town: &Town, count: usize) -> Vec<dead::DeadLetter> {
 }
 
 /// It is live for everybody meanwhile.
-async fn n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retried(town: Town) {
+async fn n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retried(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = bob.follow(room, None).await;
@@ -134,7 +137,7 @@ async fn n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retri
         ..Selection::default()
     };
     assert!(
-        dead::list(town.fresh.db(), &fanned_out, None, 10)
+        dead::list(town.0.fresh.db(), &fanned_out, None, 10)
             .await
             .unwrap()
             .is_empty()
@@ -145,7 +148,7 @@ async fn n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retri
         dead_ids: letters.iter().map(|letter| letter.dead_id).collect(),
         ..Selection::default()
     };
-    assert_eq!(dead::retry(town.fresh.db(), &which, "test").await.unwrap(), 1);
+    assert_eq!(dead::retry(town.0.fresh.db(), &which, "test").await.unwrap(), 1);
     let stored = ada.until_stored(room, 1).await;
     assert_eq!(
         (&stored[0]["messageId"], &stored[0]["body"]),
@@ -156,7 +159,8 @@ async fn n_11_a_message_that_cannot_be_stored_is_a_dead_letter_until_it_is_retri
 }
 
 /// Later entries are stored while the letter waits for a decision.
-async fn n_11_a_message_that_changed_while_it_was_a_dead_letter_is_stored_as_it_is(town: Town) {
+async fn n_11_a_message_that_changed_while_it_was_a_dead_letter_is_stored_as_it_is(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     refuse(&town, true).await;
@@ -178,7 +182,7 @@ async fn n_11_a_message_that_changed_while_it_was_a_dead_letter_is_stored_as_it_
         dead_ids: letters.iter().map(|letter| letter.dead_id).collect(),
         ..Selection::default()
     };
-    assert_eq!(dead::retry(town.fresh.db(), &which, "test").await.unwrap(), 2);
+    assert_eq!(dead::retry(town.0.fresh.db(), &which, "test").await.unwrap(), 2);
     until_dead(&town, 0).await;
     let third = ada.say(room, "three").await;
     until("what came later is stored", || async { states().await.len() == 3 }).await;

@@ -9,15 +9,17 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::town::{Member, Socket, Town, bodies, in_every_town};
+use super::town::{Member, Socket, Town, bodies};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_all_receivers_see_a_room_in_the_same_order
     n_10_a_client_that_comes_back_sees_each_entry_once
     n_10_edits_and_deletes_are_seen_by_those_who_were_away
     n_10_a_removed_member_sees_nothing_more
     n_10_a_member_who_is_added_again_goes_on_there
     n_10_an_instance_that_was_killed_loses_nothing
+    n_10_messages_of_others_come_by_server_sent_events
 }
 
 const SENDERS: i64 = 4;
@@ -30,7 +32,8 @@ async fn chatter(member: &Member, room: i64) {
 }
 
 /// Senders and receivers are at both instances.
-async fn n_10_all_receivers_see_a_room_in_the_same_order(town: Town) {
+async fn n_10_all_receivers_see_a_room_in_the_same_order(place: Place) {
+    let town = Town::open(place).await;
     let senders: Vec<Member> = (1..=SENDERS)
         .map(|id| town.member(id, usize::from(id % 2 == 0)))
         .collect();
@@ -68,7 +71,8 @@ async fn n_10_all_receivers_see_a_room_in_the_same_order(town: Town) {
 }
 
 /// The client breaks its connection again and again while others speak, and comes back to one instance or the other.
-async fn n_10_a_client_that_comes_back_sees_each_entry_once(town: Town) {
+async fn n_10_a_client_that_comes_back_sees_each_entry_once(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 0));
     let room = ada.room(&[2]).await;
     let talking = async {
@@ -96,7 +100,8 @@ async fn n_10_a_client_that_comes_back_sees_each_entry_once(town: Town) {
     town.close().await;
 }
 
-async fn n_10_edits_and_deletes_are_seen_by_those_who_were_away(town: Town) {
+async fn n_10_edits_and_deletes_are_seen_by_those_who_were_away(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = bob.follow(room, None).await;
@@ -122,7 +127,8 @@ async fn n_10_edits_and_deletes_are_seen_by_those_who_were_away(town: Town) {
 }
 
 /// The last entry that the member sees is the one by which it left.
-async fn n_10_a_removed_member_sees_nothing_more(town: Town) {
+async fn n_10_a_removed_member_sees_nothing_more(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let (room, other) = (ada.room(&[2]).await, ada.room(&[2]).await);
     let mut socket = bob.follow(room, None).await;
@@ -160,11 +166,13 @@ async fn n_10_a_removed_member_sees_nothing_more(town: Town) {
         "done",
         "nothing came between"
     );
-    super::town::until_no_row_contains(&town.fresh, "community_member_event", "not for bob").await;
+    town.until_no_row_contains("community_member_event", "not for bob")
+        .await;
     town.close().await;
 }
 
-async fn n_10_a_member_who_is_added_again_goes_on_there(town: Town) {
+async fn n_10_a_member_who_is_added_again_goes_on_there(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = bob.follow(room, None).await;
@@ -191,20 +199,72 @@ async fn n_10_a_member_who_is_added_again_goes_on_there(town: Town) {
 }
 
 /// The events that it has not delivered are delivered by the other one.
-async fn n_10_an_instance_that_was_killed_loses_nothing(mut town: Town) {
+async fn n_10_an_instance_that_was_killed_loses_nothing(place: Place) {
+    let mut town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = bob.follow(room, None).await;
     for number in 1..=20 {
         ada.say(room, &number.to_string()).await;
     }
-    town.kill(0);
+    town.0.kill(0);
     let seen = socket.entries(0, 20).await;
     let expected: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
     assert_eq!(bodies(&seen), expected);
     bob.until_stored(room, 20).await;
-    town.start(0).await;
+    town.0.start(0).await;
     let mut again = town.member(2, 0).follow(room, Some(18)).await;
     assert_eq!(bodies(&again.entries(18, 20).await), ["19", "20"]);
+    town.close().await;
+}
+
+/// The stream of a member has the messages of others, and no text that is gone.
+async fn n_10_messages_of_others_come_by_server_sent_events(place: Place) {
+    let town = Town::open(place).await;
+    let (ada, bob) = (town.member(1, 0), town.member(2, 1));
+    let room = ada.room(&[2]).await;
+    let (own, other) = (town.0.member_at(1, 0), town.0.member_at(2, 1));
+    let (mut at_ada, ..) = own.begin(0).await;
+    let (mut at_bob, reset, _) = other.begin(0).await;
+    other.mute(true).await;
+    let message = ada.say(room, "secret").await;
+    let chat = at_bob.next_named("chat").await;
+    let cursor = chat.id.clone();
+    let chat = chat.json();
+    assert_eq!(
+        (&chat["roomId"], &chat["senderId"], &chat["message"]),
+        (&json!(room), &json!(1), &json!("secret"))
+    );
+    assert_eq!(
+        (&chat["messageId"], &chat["roomSeq"], &chat["kind"]),
+        (&json!(message), &json!(1), &json!("message"))
+    );
+    assert!(chat["seq"].as_i64() > reset["top"].as_i64(), "{chat}");
+
+    ada.delete(room, message).await.ok();
+    let gone = at_bob.next_named("chat").await.json();
+    assert_eq!(
+        (&gone["kind"], &gone["message"], &gone["isDeleted"]),
+        (&json!("delete"), &json!(""), &json!(true))
+    );
+    town.until_no_row_contains("community_member_event", "secret").await;
+    let again = other.stream(cursor.as_deref()).await.next_named("chat").await.json();
+    assert_eq!(again, gone, "it resumes behind the message");
+
+    ada.remove(room, 2).await.ok();
+    ada.say(room, "not for bob").await;
+    let open = bob.room(&[1]).await;
+    bob.say(open, "for ada").await;
+    assert_eq!(
+        at_ada.next_named("chat").await.json()["message"],
+        "for ada",
+        "not what it said itself"
+    );
+    ada.say(open, "for bob").await;
+    assert_eq!(
+        at_bob.next_named("chat").await.json()["message"],
+        "for bob",
+        "nothing of the room that it left"
+    );
     town.close().await;
 }

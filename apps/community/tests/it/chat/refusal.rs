@@ -7,15 +7,17 @@ use std::time::Duration;
 use postroom_testkit::web_socket::WebSocket;
 use serde_json::{Value, json};
 
-use super::town::{Socket, Town, in_every_town};
+use super::town::{Socket, Town};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_a_connection_needs_the_token_of_a_member
     n_10_rooms_of_others_are_refused_without_being_revealed
     n_10_a_connection_has_limits
 }
 
-async fn n_10_a_connection_needs_the_token_of_a_member(town: Town) {
+async fn n_10_a_connection_needs_the_token_of_a_member(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     let open = async |path: &str, headers: &[(&str, &str)]| WebSocket::open(&ada.client.0, path, headers).await;
@@ -53,7 +55,8 @@ async fn n_10_a_connection_needs_the_token_of_a_member(town: Town) {
     town.close().await;
 }
 
-async fn n_10_rooms_of_others_are_refused_without_being_revealed(town: Town) {
+async fn n_10_rooms_of_others_are_refused_without_being_revealed(place: Place) {
+    let town = Town::open(place).await;
     let (ada, eve) = (town.member(1, 0), town.member(3, 1));
     let room = ada.room(&[2]).await;
     let message = ada.say(room, "hello").await;
@@ -88,7 +91,8 @@ async fn n_10_rooms_of_others_are_refused_without_being_revealed(town: Town) {
     town.close().await;
 }
 
-async fn n_10_a_connection_has_limits(town: Town) {
+async fn n_10_a_connection_has_limits(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     let mut socket = ada.socket().await;

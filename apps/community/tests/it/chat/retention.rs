@@ -10,13 +10,15 @@ use postroom_testkit::wait::until;
 use sea_orm::ConnectionTrait;
 use serde_json::json;
 
-use super::town::{Town, bodies, in_every_town};
+use super::town::{Town, bodies};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_messages_are_removed_after_thirty_days_and_cursors_from_before_are_told
 }
 
-async fn n_10_messages_are_removed_after_thirty_days_and_cursors_from_before_are_told(mut town: Town) {
+async fn n_10_messages_are_removed_after_thirty_days_and_cursors_from_before_are_told(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     for number in 1..=6 {
@@ -24,7 +26,7 @@ async fn n_10_messages_are_removed_after_thirty_days_and_cursors_from_before_are
     }
     ada.edit(room, 2, "edited lately").await.ok();
     ada.until_stored(room, 6).await;
-    let db = town.fresh.db();
+    let db = town.0.fresh.db();
     let month = 31_i64 * 86_400_000;
     for sql in [
         format!("update community_chat_send set created_ms = created_ms - {month} where room_id = {room} and seq <= 4"),
@@ -34,11 +36,12 @@ async fn n_10_messages_are_removed_after_thirty_days_and_cursors_from_before_are
     ] {
         db.execute_unprepared(&sql).await.unwrap();
     }
-    town.kill(0);
-    town.run_soon("community-chat-retention").await;
-    town.start(0).await; // a process that starts looks whether a job is due
-    let ada = town.member(1, 0);
-    until("old messages are gone", || async { ada.history(room).await.len() == 2 }).await;
+    let horizon = format!("select horizon as n from community_room where room_id = {room}");
+    until("old messages are gone", || async {
+        town.0.run_soon("community-chat-retention").await;
+        ada.history(room).await.len() == 2 && town.0.number(&horizon).await == 4
+    })
+    .await;
     assert_eq!(ada.history(room).await[0]["body"], "5");
 
     let whole = ada.follow(room, Some(4)).await.entries(4, 7).await;

@@ -8,16 +8,18 @@
 
 use serde_json::{Value, json};
 
-use super::town::{Town, in_every_town};
+use super::town::Town;
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_members_see_their_rooms_and_nobody_else_does
     n_10_members_come_and_go
     n_10_a_room_has_a_limited_number_of_members
     n_10_a_member_sees_what_is_said_while_it_is_in_the_room
 }
 
-async fn n_10_members_see_their_rooms_and_nobody_else_does(town: Town) {
+async fn n_10_members_see_their_rooms_and_nobody_else_does(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob, eve) = (town.member(1, 0), town.member(2, 1), town.member(3, 0));
     let room = ada.room(&[2, 2, 1]).await;
     let other = bob.room(&[]).await;
@@ -72,7 +74,8 @@ async fn n_10_members_see_their_rooms_and_nobody_else_does(town: Town) {
     town.close().await;
 }
 
-async fn n_10_members_come_and_go(town: Town) {
+async fn n_10_members_come_and_go(place: Place) {
+    let town = Town::open(place).await;
     let [ada, bob, eve] = [1, 2, 3].map(|id| town.member(id, 0));
     let room = ada.room(&[2]).await;
     let members = async || -> Vec<i64> {
@@ -102,7 +105,8 @@ async fn n_10_members_come_and_go(town: Town) {
     town.close().await;
 }
 
-async fn n_10_a_room_has_a_limited_number_of_members(town: Town) {
+async fn n_10_a_room_has_a_limited_number_of_members(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let many: Vec<i64> = (1..=501).collect();
     let refused = ada
@@ -121,7 +125,8 @@ async fn n_10_a_room_has_a_limited_number_of_members(town: Town) {
     town.close().await;
 }
 
-async fn n_10_a_member_sees_what_is_said_while_it_is_in_the_room(town: Town) {
+async fn n_10_a_member_sees_what_is_said_while_it_is_in_the_room(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[]).await;
     ada.say(room, "before").await;

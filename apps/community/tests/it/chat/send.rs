@@ -9,9 +9,10 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::town::{Town, bodies, in_every_town};
+use super::town::{Town, bodies};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_ten_resends_at_once_over_two_instances_are_one_message
     n_10_what_is_no_message_is_refused
     n_10_the_sender_alone_changes_a_message
@@ -19,7 +20,8 @@ in_every_town! {
 }
 
 /// They also have one number, and no number is lost.
-async fn n_10_ten_resends_at_once_over_two_instances_are_one_message(town: Town) {
+async fn n_10_ten_resends_at_once_over_two_instances_are_one_message(place: Place) {
+    let town = Town::open(place).await;
     let senders = [town.member(1, 0), town.member(1, 1)];
     let room = senders[0].room(&[]).await;
     for round in 1..=5_i64 {
@@ -47,7 +49,8 @@ async fn n_10_ten_resends_at_once_over_two_instances_are_one_message(town: Town)
     town.close().await;
 }
 
-async fn n_10_what_is_no_message_is_refused(town: Town) {
+async fn n_10_what_is_no_message_is_refused(place: Place) {
+    let town = Town::open(place).await;
     let ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     let path = format!("/api/chat/rooms/{room}/messages");
@@ -93,7 +96,8 @@ async fn n_10_what_is_no_message_is_refused(town: Town) {
     town.close().await;
 }
 
-async fn n_10_the_sender_alone_changes_a_message(town: Town) {
+async fn n_10_the_sender_alone_changes_a_message(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let message = ada.say(room, "helo").await;
@@ -135,7 +139,8 @@ async fn n_10_the_sender_alone_changes_a_message(town: Town) {
 }
 
 /// History, the replay of the room and the streams of the members are read again.
-async fn n_10_a_deleted_message_has_no_text_anywhere(town: Town) {
+async fn n_10_a_deleted_message_has_no_text_anywhere(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     ada.say(room, "stays").await;
@@ -168,7 +173,7 @@ async fn n_10_a_deleted_message_has_no_text_anywhere(town: Town) {
         "community_chat_message",
         "community_member_event",
     ] {
-        super::town::until_no_row_contains(&town.fresh, table, "secret").await;
+        town.until_no_row_contains(table, "secret").await;
     }
     town.close().await;
 }

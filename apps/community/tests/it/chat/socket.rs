@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::town::{Town, bodies, in_every_town};
+use super::town::{Town, bodies};
+use crate::world::{Place, on_every_way};
 
-in_every_town! {
+on_every_way! {
     n_10_a_sender_sees_that_a_message_is_sent_and_stored
     n_10_everything_can_be_done_over_the_connection
     n_10_a_connection_ends_with_its_token_unless_it_gets_another
 }
 
-async fn n_10_a_sender_sees_that_a_message_is_sent_and_stored(town: Town) {
+async fn n_10_a_sender_sees_that_a_message_is_sent_and_stored(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut socket = ada.socket().await;
@@ -40,7 +42,8 @@ async fn n_10_a_sender_sees_that_a_message_is_sent_and_stored(town: Town) {
     town.close().await;
 }
 
-async fn n_10_everything_can_be_done_over_the_connection(town: Town) {
+async fn n_10_everything_can_be_done_over_the_connection(place: Place) {
+    let town = Town::open(place).await;
     let (ada, bob) = (town.member(1, 0), town.member(2, 1));
     let room = ada.room(&[2]).await;
     let mut other = bob.follow(room, None).await;
@@ -75,7 +78,8 @@ async fn n_10_everything_can_be_done_over_the_connection(town: Town) {
     town.close().await;
 }
 
-async fn n_10_a_connection_ends_with_its_token_unless_it_gets_another(town: Town) {
+async fn n_10_a_connection_ends_with_its_token_unless_it_gets_another(place: Place) {
+    let town = Town::open(place).await;
     let mut ada = town.member(1, 0);
     let room = ada.room(&[]).await;
     // A token is accepted for 30 s after its expiry.

@@ -9,88 +9,51 @@
 
 use std::time::Duration;
 
-use postroom_access::MemberKeys;
-use postroom_redis::Redis;
-use postroom_shared::SharedState;
+use postroom_testkit::Client;
 use postroom_testkit::client::Answer;
-use postroom_testkit::stage::{Running, Scenery};
-use postroom_testkit::wait::until_some;
+use postroom_testkit::wait::{until, until_some};
 use postroom_testkit::web_socket::{Message, WebSocket};
-use postroom_testkit::{Client, Fresh};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::world::{Place, World};
+
 /// Two instances of the community. They share what instances share.
-pub(crate) struct Town {
-    pub(crate) fresh: Fresh,
-    pub(crate) keys: MemberKeys,
-    scenery: Scenery,
-    instances: Vec<Option<Running>>,
-}
+pub(crate) struct Town(pub(crate) World);
 
 impl Town {
-    /// Instances that share the memory of this process.
-    pub(crate) async fn open(fresh: Fresh) -> Self {
-        Self::sharing(fresh, SharedState::local()).await
+    pub(crate) async fn open(place: Place) -> Self {
+        Self(World::with(place, 2, json!({})).await)
     }
 
-    /// Instances that share a Redis.
-    pub(crate) async fn with_redis(fresh: Fresh) -> Self {
-        let url = std::env::var("POSTROOM_TEST_REDIS_URL").unwrap_or_else(|_| {
-            panic!("POSTROOM_TEST_REDIS_URL is not set: `eval \"$(cargo xtask services up)\"` starts the services")
-        });
-        let redis = Redis::open(&url, postroom_redis::Options::default()).unwrap();
-        let prefix = format!("town-{}:", Uuid::now_v7().simple());
-        Self::sharing(fresh, redis.prefixed_shared_state(&prefix).unwrap()).await
-    }
-
-    async fn sharing(fresh: Fresh, shared: SharedState) -> Self {
-        let keys = MemberKeys::from_secret(&[7; 32]).unwrap();
-        let scenery = Scenery {
-            shared: Some(shared),
-            members: Some(keys.clone()),
-            ..Scenery::default()
-        };
-        let mut town = Self {
-            fresh,
-            keys,
-            scenery,
-            instances: vec![None, None],
-        };
-        for at in 0..town.instances.len() {
-            town.start(at).await;
-        }
-        town
-    }
-
-    pub(crate) async fn start(&mut self, at: usize) {
-        let stage = Running::open(&self.fresh, vec![community::module()], self.scenery.clone()).await;
-        self.instances[at] = Some(stage);
-    }
-
-    /// Ends an instance as if its process was killed.
-    pub(crate) fn kill(&mut self, at: usize) {
-        drop(self.instances[at].take());
-    }
-
-    pub(crate) async fn close(mut self) -> Fresh {
-        for instance in self.instances.drain(..).flatten() {
-            instance.close().await;
-        }
-        self.fresh
+    pub(crate) async fn close(self) {
+        self.0.close().await;
     }
 
     /// A member, at one of the instances.
     pub(crate) fn member(&self, id: i64, at: usize) -> Member {
         Member {
             id,
-            client: self.instances[at].as_ref().unwrap().client.clone(),
+            client: self.0.member_at(id, at).client,
             token: self.token(id, Duration::from_secs(600)),
         }
     }
 
     pub(crate) fn token(&self, id: i64, lifetime: Duration) -> String {
-        self.keys.mint(&id.to_string(), lifetime).unwrap()
+        self.0.keys.mint(&id.to_string(), lifetime).unwrap()
+    }
+
+    /// Waits until no row of a table contains this text.
+    pub(crate) async fn until_no_row_contains(&self, table: &str, text: &str) {
+        let column = match table {
+            "community_member_event" => "data",
+            _ => "body",
+        };
+        let sql = format!("select count(*) as n from {table} where {column} like '%{text}%'");
+        until(&format!("{table} does not contain {text:?}"), || async {
+            self.0.number(&sql).await == 0
+        })
+        .await;
     }
 }
 
@@ -262,64 +225,4 @@ pub(crate) fn bodies(frames: &[Value]) -> Vec<&str> {
         .iter()
         .map(|frame| frame["data"]["body"].as_str().unwrap_or("-"))
         .collect()
-}
-
-/// One test for each database; on MariaDB with Redis, as in production.
-macro_rules! in_every_town {
-    ($($test:ident)*) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                let fresh = postroom_testkit::fresh::sqlite().await;
-                super::$test(crate::chat::town::Town::open(fresh).await).await;
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                let fresh = postroom_testkit::fresh::postgres().await;
-                super::$test(crate::chat::town::Town::open(fresh).await).await;
-            })*
-        }
-        mod mariadb_with_redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                let fresh = postroom_testkit::fresh::mysql().await;
-                super::$test(crate::chat::town::Town::with_redis(fresh).await).await;
-            })*
-        }
-    };
-}
-pub(crate) use in_every_town;
-
-/// Waits until no row of a table of chat contains this text.
-pub(crate) async fn until_no_row_contains(fresh: &Fresh, table: &str, text: &str) {
-    use sea_orm::ConnectionTrait;
-    let column = if table == "community_member_event" {
-        "data"
-    } else {
-        "body"
-    };
-    let sql = format!("select count(*) as found from {table} where {column} like '%{text}%'");
-    postroom_testkit::wait::until(&format!("{table} does not contain {text:?}"), || async {
-        let statement = sea_orm::Statement::from_string(fresh.db().get_database_backend(), sql.clone());
-        let row = fresh.db().query_one_raw(statement).await.unwrap().unwrap();
-        row.try_get::<i64>("", "found").unwrap() == 0
-    })
-    .await;
-}
-
-impl Town {
-    /// Makes a job due now.
-    pub(crate) async fn run_soon(&self, job: &str) {
-        use sea_orm::ConnectionTrait;
-        let db = self.fresh.db();
-        let (table, past) = match db.get_database_backend() {
-            sea_orm::DbBackend::Postgres => ("postroom.outbox_job", "now() - interval '1 hour'"),
-            sea_orm::DbBackend::MySql => ("postroom_outbox_job", "utc_timestamp(6) - interval 1 hour"),
-            _ => ("postroom_outbox_job", "'2000-01-01T00:00:00.000Z'"),
-        };
-        let sql = format!("update {table} set next_at = {past} where name = '{job}'");
-        db.execute_unprepared(&sql).await.unwrap();
-    }
 }
