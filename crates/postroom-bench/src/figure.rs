@@ -84,6 +84,20 @@ impl Outcome {
     }
 }
 
+/// From this part of all cores on, the CPU is the limit.
+const CPU_IS_LIMIT: f64 = 0.85;
+
+/// What limits a throughput, by the CPU time of the parts in percent of one core, and `waiting` if that is not the CPU.
+pub(super) fn limited_by(parts: &[(f64, &str)], all: f64, waiting: &str) -> String {
+    let used: f64 = parts.iter().map(|(percent, _)| percent).sum();
+    if used < CPU_IS_LIMIT * all {
+        return format!("{waiting}: {used:.0} of {all:.0} % CPU are used");
+    }
+    let most = parts.iter().max_by(|one, other| one.0.total_cmp(&other.0));
+    let (percent, name) = most.copied().unwrap_or_default();
+    format!("the CPU: {used:.0} of {all:.0} % are used, most of it ({percent:.0} %) by {name}")
+}
+
 /// The value in the middle; sorts.
 pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);

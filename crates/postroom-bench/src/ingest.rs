@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::HASH_SECRET;
 use crate::cpu::{self, Cpu};
-use crate::figure::{Figure, Outcome, percentile};
+use crate::figure::{Figure, Outcome, limited_by, percentile};
 use crate::native::{Sql, Value, sql};
 use crate::site::Site;
 use client::Seen;
@@ -34,8 +34,6 @@ const PLAIN_MAX: u64 = 50_000;
 const CONNECTIONS_MAX: u64 = 16;
 /// Ids that are read at once.
 const PAGE: u64 = 50_000;
-/// From this part of all cores on, the CPU is the limit.
-const CPU_IS_LIMIT: f64 = 0.85;
 
 /// Measures how fast events of clients are stored.
 #[derive(Debug)]
@@ -293,14 +291,7 @@ impl Load {
             (self.clients_cpu_percent, "the clients"),
             (self.other_cpu_percent, "other programs"),
         ];
-        let used: f64 = parts.iter().map(|(percent, _)| percent).sum();
-        let all = self.all_cpu_percent;
-        if used < CPU_IS_LIMIT * all {
-            return format!("waiting for the database: {used:.0} of {all:.0} % CPU are used");
-        }
-        let most = parts.iter().max_by(|one, other| one.0.total_cmp(&other.0));
-        let (percent, name) = most.copied().unwrap_or_default();
-        format!("the CPU: {used:.0} of {all:.0} % are used, most of it ({percent:.0} %) by {name}")
+        limited_by(&parts, self.all_cpu_percent, "waiting for the database")
     }
 }
 

@@ -19,6 +19,7 @@ mod relay;
 mod running;
 mod site;
 mod stage;
+mod stream;
 mod tally;
 mod trial_broker;
 mod wire;
@@ -41,6 +42,7 @@ pub use crate::receiver::{Receiver, Target};
 pub use crate::relay::RelayBench;
 use crate::site::Site;
 pub use crate::site::{Place, Tell};
+pub use crate::stream::{Protocol, StreamBench, run_stream_client};
 pub use crate::trial_broker::TrialBroker;
 
 /// The secret of hashes in rows that a bench makes and removes.
@@ -63,6 +65,8 @@ pub enum Bench {
     Ingest(IngestBench),
     /// Cost of activity collection that is broken.
     Collect(CollectBench),
+    /// Memory and speed of streams to clients.
+    Stream(StreamBench),
 }
 
 impl Bench {
@@ -113,6 +117,7 @@ impl Bench {
             Self::Access(bench) => bench.run(site).await?.outcome(),
             Self::Ingest(bench) => bench.run(site).await?.outcome(),
             Self::Collect(bench) => bench.run(site).await?.outcome(),
+            Self::Stream(bench) => bench.run(site).await?.outcome(),
         }
     }
 }

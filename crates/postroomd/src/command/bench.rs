@@ -3,6 +3,7 @@
 
 mod target;
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use postroom_bench::{
     AccessBench, BacklogBench, Bench as Measurement, CollectBench, EmitBench, IdleBench, IngestBench, Native, Outcome,
-    Place, RelayBench, Setting,
+    Place, Protocol, RelayBench, Setting, StreamBench,
 };
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
@@ -124,11 +125,68 @@ enum What {
         #[arg(long)]
         redis: Option<String>,
     },
+    /// Measure the memory of idle event streams (SSE), and how fast a frame reaches all of them
+    ///
+    /// A second process holds the clients. Both need an open file for each connection (`ulimit -n`).
+    Sse(Connections),
+    /// The same with WebSockets
+    Chat(Connections),
+    /// The clients of `sse` and `chat`
+    #[command(hide = true)]
+    StreamClients {
+        #[arg(long)]
+        server: SocketAddr,
+        #[arg(long, value_parser = protocol)]
+        protocol: Protocol,
+        #[arg(long)]
+        connections: u32,
+    },
+}
+
+/// Clients of streams.
+#[derive(Clone, Copy, Debug, Args)]
+struct Connections {
+    /// How many connections, all on one stream
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// How long throughput is measured, and latency after it
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+}
+
+impl Connections {
+    fn flags(self) -> String {
+        format!("--connections {} --seconds {}", self.connections, self.seconds)
+    }
+
+    fn measurement(self, protocol: Protocol) -> Measurement {
+        Measurement::Stream(StreamBench {
+            protocol,
+            connections: self.connections,
+            seconds: self.seconds,
+        })
+    }
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    let known = [Protocol::Sse, Protocol::Chat]
+        .into_iter()
+        .find(|known| known.name() == text);
+    known.ok_or_else(|| "must be sse or chat".to_owned())
 }
 
 impl Bench {
     /// Measures in the store that was named, and in no other.
     pub(crate) async fn run(self, store: Option<&StoreUrl>) -> Result<()> {
+        if let What::StreamClients {
+            server,
+            protocol,
+            connections,
+        } = self.what
+        {
+            let clients = move || postroom_bench::run_stream_client(server, protocol, connections);
+            return tokio::task::spawn_blocking(clients).await.context("run clients")?;
+        }
         let mut signals = Signals::listen()?;
         let ground = Ground::new(store)?;
         let native = open(&ground.url).await?;
@@ -183,6 +241,9 @@ impl What {
                 let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate}"));
                 format!("collect --requests {requests} --rounds {rounds}{rate}{redis}")
             }
+            Self::Sse(connections) => format!("sse {}", connections.flags()),
+            Self::Chat(connections) => format!("chat {}", connections.flags()),
+            Self::StreamClients { .. } => String::new(), // measures nothing by itself
         }
     }
 
@@ -216,6 +277,9 @@ impl What {
                 rate,
                 redis,
             }),
+            Self::Sse(connections) => connections.measurement(Protocol::Sse),
+            Self::Chat(connections) => connections.measurement(Protocol::Chat),
+            Self::StreamClients { .. } => bail!("clients of streams measure nothing by themselves"),
         })
     }
 }
