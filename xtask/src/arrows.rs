@@ -13,11 +13,17 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         // The binary wires everything together, and ships no test tools.
         "postroomd" => !matches!(other, "xtask" | "postroom-testkit"),
         // A bench measures each store through its driver, and each broker through its adapter and its own client. It refuses
-        // the same stores as the proof, and serves modules to measure the check of a token and the collection of activity.
+        // the same stores as the proof, and serves modules to measure the check of a token, the collection of activity and streams.
         "postroom-bench" => {
             matches!(
                 other,
-                "postroom" | "postroom-host" | "postroom-proof" | "postroom-activity" | "tasteam" | "tasteam-activity"
+                "postroom"
+                    | "postroom-host"
+                    | "postroom-proof"
+                    | "postroom-realtime"
+                    | "postroom-activity"
+                    | "tasteam"
+                    | "tasteam-activity"
             ) || is_store
                 || is_broker
         }
@@ -25,7 +31,12 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         "postroom-testkit" => {
             matches!(
                 other,
-                "postroom" | "postroom-proof" | "postroom-host" | "postroom-kafka" | "postroom-shared"
+                "postroom"
+                    | "postroom-access"
+                    | "postroom-proof"
+                    | "postroom-host"
+                    | "postroom-kafka"
+                    | "postroom-shared"
             ) || is_store
         }
         // The platform serves the metrics and the readiness that a service can also serve itself, checks its callers, and hands
@@ -45,9 +56,10 @@ fn may_know(crate_name: &str, other: &str) -> bool {
         }
         // Streams over the HTTP server of a process, with what instances share.
         "postroom-realtime" => matches!(other, "postroom" | "postroom-host" | "postroom-shared"),
+        // It gives the members of its demonstration tokens, and its sockets check tokens of members.
         "community" => matches!(
             other,
-            "postroom" | "postroom-host" | "postroom-realtime" | "postroom-shared"
+            "postroom" | "postroom-access" | "postroom-host" | "postroom-realtime" | "postroom-shared"
         ),
         // A host runs a module; a service that embeds Postroom brings its own store.
         "hello" | "ledger" | "commerce" | "umbra" | "tasteam" => matches!(other, "postroom" | "postroom-host"),

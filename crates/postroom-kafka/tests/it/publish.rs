@@ -283,7 +283,7 @@ async fn a_letter_that_is_too_large_is_buried_without_its_body() {
 
 fn letter(topic: &str, body: Vec<u8>) -> Letter {
     Letter {
-        event_id: uuid::Uuid::nil(),
+        event_id: Uuid::nil(),
         group: "g".to_owned(),
         origin: Origin {
             topic: topic.to_owned(),

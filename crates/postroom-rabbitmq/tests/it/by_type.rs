@@ -1,5 +1,7 @@
 //! Queues of a module that are routed by the type of events: their names, their bindings, and the copies of dead letters.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
