@@ -159,13 +159,13 @@ impl DomainEvent for VotersListed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamAppended {
-    /// What the frames say, each once.
+    /// The contents of the frames, each once.
     pub contents: Vec<Content>,
-    /// Who gets what.
+    /// The frames, each with its member and its content.
     pub frames: Vec<Addressed>,
 }
 
-/// What a frame says, whoever gets it.
+/// The content of a frame, the same for every member who gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {

@@ -1,5 +1,5 @@
 //! The stream of each member: one sequence of frames for notifications and chat, numbered without holes in the transaction that
-//! makes them. Whoever appends, appends here.
+//! makes them. All frames are appended here.
 
 mod frames;
 mod journal;
@@ -148,7 +148,7 @@ impl Position {
     }
 }
 
-/// The event that tells of these frames. What several members get is in it once.
+/// The event that tells of these frames. If several members get the same content, the event contains it once.
 fn appended(frames: &[(&StreamEvent, Appended)]) -> StreamAppended {
     let mut contents: Vec<Content> = Vec::new();
     let mut places = std::collections::HashMap::new();

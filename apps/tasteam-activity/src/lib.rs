@@ -28,7 +28,7 @@ pub fn activity() -> Module {
     collecting(SEARCHES.clone()).module()
 }
 
-/// Activity collection with the mappers of tasteam. What is recorded with `recorder` is stored too.
+/// Activity collection with the mappers of tasteam. It also stores the events that are recorded with `recorder`.
 pub fn collecting(recorder: Recorder) -> Activity {
     Activity::default()
         .mapper(ReviewCreatedMapper)

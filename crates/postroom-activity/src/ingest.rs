@@ -55,7 +55,7 @@ pub(crate) struct Ingest {
     policy: IngestPolicy,
     pub(crate) privacy: Arc<Privacy>,
     orchestrator: Orchestrator,
-    /// What instances share, if the module was given something.
+    /// The rate limiter that instances share, if the module was given one.
     shared: Option<Arc<dyn RateLimiter>>,
     /// Made for the first request, which shows the process.
     limiter: OnceLock<FallbackRateLimiter>,
@@ -65,7 +65,7 @@ pub(crate) struct Ingest {
 /// The answer to one item of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is stored, without what is listed here.
+    /// It is stored, without the fields and properties that are listed here.
     Ok { removed: Vec<String> },
     /// It was stored before.
     Duplicate,
@@ -232,7 +232,7 @@ impl From<Stored> for Answer {
     }
 }
 
-/// The answer of the store; that it is stored is said with what was removed.
+/// The answer of the store. For a stored event, it also lists what was removed from the event.
 fn with_remarks(stored: Answer, judged: &Answer) -> Answer {
     match (&stored, judged) {
         (Answer::Ok { .. }, Answer::Ok { .. }) => judged.clone(),

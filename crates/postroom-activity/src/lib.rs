@@ -60,9 +60,10 @@ pub const TOPIC: &str = "domain.user.activity";
 
 /// The subscriber that maps domain events.
 const MAP: &str = "activity-map";
-/// Nobody waits for a mapped event, and requests of the domain share the database with the mapping: it works in few transactions.
+/// The mapping gathers events for this long. No request waits for a mapped event, and the mapping shares the database with requests
+/// of the domain, so it uses few transactions.
 const MAPPING_LINGER: Duration = Duration::from_secs(1);
-/// How long the mapping of an event is tried if facts of the server may be lost.
+/// How long the mapping of an event is tried, unless `strict_server_event_lossless` is set.
 const MAPPING_AGE_MAX: Duration = Duration::from_secs(3600);
 
 /// How an operator gets what was not delivered before activity collection was switched off.

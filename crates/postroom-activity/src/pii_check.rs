@@ -1,4 +1,4 @@
-//! What the PII firewall would remove from a file, without the removed values: for operators who try its rules.
+//! Shows operators who try the rules of the PII firewall what it would remove from a file. It does not show the removed values.
 
 use postroom_pii::{Cleaned, Firewall, Removed};
 use serde::Serialize;
@@ -89,12 +89,13 @@ fn look(firewall: &Firewall, path: &str, key: &str, value: &Value) -> Vec<(Strin
     inside.iter().for_each(|(_, removed)| sum.merge(removed));
     match sum == here {
         true => inside,
-        // The whole says more than its parts: a denied key, or a number in several parts.
+        // The firewall removes more from the whole value than from its parts: the key is denied, or a number is spread over several
+        // parts.
         false => vec![(if path.is_empty() { TEXT } else { path }.to_owned(), here)],
     }
 }
 
-/// What is removed from a value under its key.
+/// Counts, by kind, what the firewall removes from a value under its key.
 fn removed(firewall: &Firewall, key: &str, value: &Value) -> Removed {
     let document = match key {
         "" => value.clone(),

@@ -1,4 +1,4 @@
-//! What may be stored of an activity event: every way in passes the PII firewall here.
+//! Cleans activity events before they are stored. Events from every source pass the PII firewall here.
 
 mod screen;
 mod trace;
@@ -26,8 +26,8 @@ const SEARCHED_WORDS: [(&str, &str); 2] = [("query", "queryHash"), ("keyword", "
 
 type TextOf = fn(&mut ActivityEvent) -> Option<&mut String>;
 
-/// The texts of an event besides its properties. Whether a text tells events, people or devices apart: then it is replaced by its hash
-/// instead of a mark, so that it still does.
+/// The texts of an event besides its properties. The flag says whether a text identifies an event, a person or a device. Such a
+/// text is replaced by its hash instead of a mark, so that it still identifies it.
 const TEXTS: [(&str, bool, TextOf); 11] = [
     ("eventId", true, |event| Some(&mut event.event_id)),
     ("eventName", false, |event| Some(&mut event.event_name)),
@@ -63,7 +63,7 @@ impl From<Admitted> for ActivityEvent {
 /// Removes personal data from activity events, and counts what it removes.
 #[derive(Debug)]
 pub struct Privacy {
-    /// None: nothing is let through.
+    /// Without keys, every event is refused.
     keys: Option<Keys>,
     rules: Rules,
     /// Made at the first event. A command that only shows the module does not need it.
@@ -133,14 +133,14 @@ impl Privacy {
         Ok(Admitted(event))
     }
 
-    /// The event of a client, with what is stored of the client itself.
+    /// The event of a client, with the hashes of the client that are stored.
     pub(crate) fn admit_from(&self, event: ActivityEvent, client: &ClientTrace) -> Result<Admitted> {
         let Admitted(mut event) = self.admit(event)?;
         client.mark(&mut event.properties);
         Ok(Admitted(event))
     }
 
-    /// What is stored of a client besides its events.
+    /// The hashes of a client that are stored with its events.
     pub(crate) fn trace(&self, address: &str, user_agent: Option<&str>) -> ClientTrace {
         let hash = |text: &str| Some(self.keys.as_ref()?.hash(text));
         ClientTrace {
@@ -198,8 +198,8 @@ impl Privacy {
         }
     }
 
-    /// A cleaned text in the length of its column: a mark or a hash can be longer than what it replaces. What cannot be cut without
-    /// being cleaned again becomes a mark.
+    /// Cuts a cleaned text to the length of its column: a mark or a hash can be longer than the text that it replaces. If the
+    /// firewall would change the cut text once more, a mark replaces it.
     fn fitted(&self, firewall: &Firewall, text: String, chars_max: usize) -> String {
         let Some((end, _)) = text.char_indices().nth(chars_max) else {
             return text;
@@ -235,7 +235,7 @@ const NO_SECRET: &str = "pii.hash_secret is missing: searched words and ids with
      with `openssl rand -base64 48` and give it to every process, as hash_secret in [modules.activity.pii] or as \
      ANALYTICS_HASH_SECRET; in code, with Activity::hash_keys";
 
-/// Stands for an id that has personal data in it. Ids that differ have different hashes, also if they differ in case only.
+/// The hash that replaces an id with personal data in it. Ids that differ have different hashes, also if they differ in case only.
 fn pseudonym(firewall: &Firewall, id: &str) -> String {
     use std::fmt::Write as _;
     let mut digits = String::with_capacity(2 * id.len());

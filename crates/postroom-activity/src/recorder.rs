@@ -1,7 +1,7 @@
 //! Best-effort recording: for events that are worth less than the request that they report.
 //!
-//! [`Recorder::record`] never waits and never fails. What it takes lies in a queue in memory until a part of the module stores it; a
-//! process that is killed loses it. What finds the queue full is dropped and counted.
+//! [`Recorder::record`] never waits and never fails. The events that it takes wait in a queue in memory until a part of the module
+//! stores them; a process that is killed loses them. While the queue is full, further events are dropped and counted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Admits what was recorded, each event once. What is beyond a limit is dropped and counted.
+    /// Admits recorded events, each of them once. Events that exceed a limit are dropped and counted.
     fn admit(&self, orchestrator: &Orchestrator, recorded: &mut Vec<ActivityEvent>, batch: &mut Vec<Admitted>) {
         for event in recorded.drain(..) {
             match orchestrator.admit(event) {
@@ -136,8 +136,8 @@ impl Recorder {
         }
     }
 
-    /// Stores a batch; whether it is done with. If the store refuses it, each event is stored alone, so that one event costs no other:
-    /// those that are refused for good are dropped and counted.
+    /// Stores a batch; answers whether the batch is finished. If the store refuses it, each event is stored alone, so that one
+    /// event costs no other: those that are refused for good are dropped and counted.
     async fn store(&self, orchestrator: &Orchestrator, host: &Host, batch: &mut Vec<Admitted>) -> bool {
         match try_store(orchestrator, host, batch).await {
             Ok(()) => batch.clear(),

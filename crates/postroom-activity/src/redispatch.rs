@@ -1,6 +1,6 @@
 //! Sends stored events to a sink again: a row per request of an operator, and a job that works it off at a limited rate.
 //!
-//! An event that is sent again has the same id and the same time, so a sink that knows it already can tell.
+//! An event that is sent again has the same id and the same time, so a sink can recognise an event that it already has.
 
 use postroom::operate::{record_act, signal};
 use postroom::{Error, ErrorKind, Event, Job, Result, Tx, append, clock, table};
@@ -120,7 +120,7 @@ pub async fn begin(
     Ok(id)
 }
 
-/// Ends a redispatch that is running. What it has sent is sent.
+/// Ends a redispatch that is running. It cannot take back events that it has sent.
 pub async fn cancel(db: &DatabaseConnection, redispatch_id: &str, actor: &str) -> Result<()> {
     let tx = table::begin(db).await?;
     let mut update = Query::update();
@@ -173,7 +173,7 @@ async fn read_all(db: &impl ConnectionTrait, select: &SelectStatement) -> Result
     rows.iter().map(read).collect()
 }
 
-/// The job that works them off. One that fails holds up no other.
+/// The job that works off redispatches. A redispatch that fails delays no other.
 pub(crate) fn job() -> Job {
     Job::on_signal("activity-redispatch", |outbox| async move {
         let (mut sent, mut failed) = (0, None);

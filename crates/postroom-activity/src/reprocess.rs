@@ -131,7 +131,7 @@ async fn insert(tx: &Tx, (id, range): (&str, &Range), (first, last): (i64, i64),
     Ok(())
 }
 
-/// Ends a reprocess that is running. What it has written stays.
+/// Ends a reprocess that is running. The rows that it has written stay.
 pub async fn cancel(db: &DatabaseConnection, reprocess_id: &str, actor: &str) -> Result<()> {
     let tx = table::begin(db).await?;
     let mut update = Query::update();

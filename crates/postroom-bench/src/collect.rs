@@ -70,7 +70,7 @@ pub(super) struct CollectResult {
     searches_dropped: u64,
 }
 
-/// What was sent while collection was on, and what became of it.
+/// Counts of the events to collect: those that were sent while collection was on, and those that were dropped.
 #[derive(Debug, Default)]
 struct Collected {
     sent: u64,
@@ -87,7 +87,7 @@ struct Measured {
 /// Requests of a round, the time between two of them, and the number of the last one.
 type Load<'a> = (u32, Option<Duration>, &'a mut u64);
 
-/// What collection needs besides the store, and how it is broken.
+/// The services that collection needs besides the store. The bench can break them.
 struct Surroundings {
     posthog: Posthog,
     cable: Option<Cable>,
@@ -173,7 +173,7 @@ impl CollectBench {
     }
 }
 
-/// Requests without collection. Their events are removed: nobody is to collect them later.
+/// Requests without collection. Their events are removed, so that no later round collects them.
 async fn off_round(site: &Site, (count, pace, number): Load<'_>, measured: &mut Measured) -> Result<()> {
     let mut service = Service::start(site, None).await?;
     service

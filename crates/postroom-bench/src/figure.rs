@@ -87,7 +87,8 @@ impl Outcome {
 /// From this part of all cores on, the CPU is the limit.
 const CPU_IS_LIMIT: f64 = 0.85;
 
-/// What limits a throughput, by the CPU time of the parts in percent of one core, and `waiting` if that is not the CPU.
+/// Names the limit of a throughput: the CPU and the part that uses most of it, or `waiting` if the CPU is not the limit. CPU times
+/// are in percent of one core.
 pub(super) fn limited_by(parts: &[(f64, &str)], all: f64, waiting: &str) -> String {
     let used: f64 = parts.iter().map(|(percent, _)| percent).sum();
     if used < CPU_IS_LIMIT * all {

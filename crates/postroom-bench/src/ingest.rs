@@ -282,7 +282,7 @@ impl Moment {
 }
 
 impl Load {
-    /// What limits the throughput, by these numbers.
+    /// The limit of the throughput, by these numbers.
     fn limit(&self) -> String {
         let server = self.server_cpu_percent.unwrap_or(0.0);
         let parts = [

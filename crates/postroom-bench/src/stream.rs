@@ -67,7 +67,7 @@ pub(super) struct StreamResult {
     limited_by: String,
 }
 
-/// What a phase of frames has seen.
+/// The measurements of one phase of frames.
 struct Phase {
     frames: u64,
     took: Duration,

@@ -19,7 +19,7 @@ use crate::platform::OWN;
 pub(crate) use doors::Authenticator;
 pub use doors::Doors;
 
-/// What a route asks of its callers.
+/// The requirement of a route for its callers: a token, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -64,7 +64,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Whether it may use a route of this module that asks this.
+    /// Whether it may use a route of this module with this requirement.
     pub(crate) fn may(&self, access: Access, module: &str) -> bool {
         match (access, self) {
             (Access::Open, _) | (Access::Member, Self::Member(_)) => true,

@@ -19,7 +19,7 @@ pub struct Host {
     pub store: Arc<dyn Inspect>,
     /// How the relay of this process is doing.
     pub health: Arc<Health>,
-    /// What the instances of the service share; each instance has its own, unless the platform was given one.
+    /// The state that the instances of the service share. Each instance has its own, unless the platform was given one.
     pub shared: SharedState,
     readiness: Readiness,
     /// Checks tokens. Only the host of a platform has one.

@@ -31,7 +31,7 @@ impl Problem {
         self.code
     }
 
-    /// What is wrong, for people.
+    /// The explanation of the error, for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -56,7 +56,7 @@ impl Problem {
     }
 }
 
-/// For people: what a log line says when nobody is there to be answered.
+/// For people: the text of a log line if there is no client to answer.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.detail, self.code)
@@ -64,7 +64,8 @@ impl fmt::Display for Problem {
 }
 
 impl From<Error> for Problem {
-    /// Our own words for what the client can mend; for the rest a log line, because the chain holds the driver's text.
+    /// If the client can correct the error, it gets our own words. Other errors go to the log, because their chain holds the
+    /// driver's text.
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::Invalid => Self::invalid(error.doing()),

@@ -1,4 +1,4 @@
-//! HTTP routes of a module, with what they ask of their callers.
+//! HTTP routes of a module, with their requirements for callers.
 
 use axum::Router;
 use axum::extract::Extension;
@@ -30,7 +30,7 @@ pub struct Routes {
     operations: Vec<Operation>,
 }
 
-/// A method at a path, and what it asks of its callers.
+/// A method at a path, and its requirement for callers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
     /// The method.
@@ -38,7 +38,7 @@ pub struct Operation {
     pub method: Method,
     /// The path, with its parameters in braces.
     pub path: String,
-    /// What it asks of its callers.
+    /// The requirement for its callers.
     pub access: Access,
 }
 
@@ -109,7 +109,7 @@ impl Routes {
         self
     }
 
-    /// What they ask of their callers.
+    /// The requirement of the routes for their callers.
     pub fn access(&self) -> Access {
         self.access
     }

@@ -11,7 +11,7 @@ use crate::peer::Subscription;
 
 const SHARDS: usize = 64;
 
-/// Who follows a stream now.
+/// The subscriptions that follow a stream now.
 pub(crate) type Audience = Arc<[Arc<Subscription>]>;
 
 type Shard = HashMap<StreamKey, Followers>;

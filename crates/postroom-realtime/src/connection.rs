@@ -47,7 +47,7 @@ impl ConnectionHandle {
     }
 }
 
-/// What comes next on a connection.
+/// The next item of a connection.
 #[derive(Clone, Debug)]
 pub enum Next {
     /// A frame to show.
@@ -155,12 +155,12 @@ impl Connection {
         self.peer.queue().has_ended()
     }
 
-    /// What comes next; `None` after the end. Cancel safe.
+    /// The next item; `None` after the end. Cancel safe.
     pub async fn next(&self) -> Option<Next> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// What is queued already.
+    /// The next item, if one is queued already.
     pub(crate) fn take(&self) -> Option<Next> {
         let (item, can_refill) = {
             let mut queue = self.peer.queue();
@@ -187,7 +187,7 @@ impl Connection {
         })
     }
 
-    /// There is room again for what was left in the database.
+    /// The queue has room again for frames that were left in the database.
     fn refill(&self) {
         for subscription in self.subscriptions().iter() {
             match subscription.is_behind() {

@@ -1,11 +1,11 @@
 //! The rule by which a connection takes frames of a stream.
 
-/// What a connection does with a frame.
+/// The decision of a connection about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has it already.
+    /// The connection has this frame already.
     Drop,
-    /// It is the next one.
+    /// This frame is the next one.
     Queue,
     /// Frames before it are missing: the database has them.
     Repair,

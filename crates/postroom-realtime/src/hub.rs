@@ -1,4 +1,4 @@
-//! The hub: opens connections, and delivers what comes to those that follow it. Nothing here waits on the way of a frame.
+//! The hub: opens connections, and delivers frames to the connections that follow their streams. Nothing here makes a frame wait.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use crate::{Frame, HubSettings, Journal, Reason, Refused, StreamKey, drain};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a new connection waits for a hub that begins to listen.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
-/// What a client that comes while the shared state is away is told.
+/// A client that connects while the shared state is away is told to try again after this time.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The connections of this process, and the streams that they follow. Cloning it is cheap.
@@ -319,7 +319,7 @@ impl Core {
         }
     }
 
-    /// Ends the connection with this id, if it is here and the member's.
+    /// Ends the connection with this id, if this process has it. If a member is given, it must be a connection of that member.
     pub(crate) fn evict(&self, id: Uuid, member: Option<&str>) {
         let peer = self.peers.get(id);
         let is_named = |peer: &Arc<Peer>| member.is_none_or(|member| *member == *peer.client.member);
@@ -329,7 +329,7 @@ impl Core {
     }
 }
 
-/// What a client is told that comes while the shared state is away.
+/// The answer to a client that connects while the shared state is away.
 pub(crate) fn unavailable() -> Refused {
     Refused::Unavailable {
         retry_after: RETRY_AFTER,

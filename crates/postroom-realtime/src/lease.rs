@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long changes wait for company.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// What the registry must be told.
+/// The changes that the registry must be told.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     pending: Mutex<Pending>,
@@ -108,14 +108,14 @@ pub(crate) async fn run(hub: Arc<Core>, stop: CancellationToken) {
     while let Ok(1..) = leave(&hub, &limits).await {}
 }
 
-/// One batch of each kind; answers how many places it was about.
+/// Sends one batch of each kind; answers how many items they contained.
 async fn tell(hub: &Core, limits: &Limits) -> Result<usize> {
     let announced = announce(hub).await?;
     let left = leave(hub, limits).await?;
     Ok(announced + left + renew(hub, limits).await?)
 }
 
-/// Best effort: a client that is not known as evicted evicts one more.
+/// Best effort: if an instance does not know that a client was evicted, the client can come back and evict another connection.
 async fn announce(hub: &Core) -> Result<usize> {
     let evicted = std::mem::take(&mut hub.leases.pending().evicted);
     if evicted.is_empty() {

@@ -12,7 +12,7 @@ pub(crate) struct Link {
     is_open: watch::Sender<Phase>,
 }
 
-/// What a client that wants to connect finds.
+/// The state of the hub, for a client that wants to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The hub does not listen yet, or not at this moment.

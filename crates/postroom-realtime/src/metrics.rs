@@ -1,4 +1,4 @@
-//! What a hub counts.
+//! The metrics of a hub.
 
 use postroom_host::prometheus_client::metrics::counter::Counter;
 use postroom_host::prometheus_client::metrics::family::Family;

@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     since: AtomicI64,
     /// Whether its lease waits to be renewed.
     pub(crate) is_renewing: AtomicBool,
-    /// Whether the wheel will look whether it stalls.
+    /// Whether the wheel will check it for a stall.
     pub(crate) is_watched: AtomicBool,
     /// Its slot in the wheel, and its place there.
     pub(crate) slot: usize,
@@ -76,7 +76,7 @@ impl Peer {
         outcome
     }
 
-    /// Ends the connection; whether it had not ended before.
+    /// Ends the connection; answers `false` if it had ended before.
     pub(crate) fn end(&self, reason: Reason) -> bool {
         let retry_ms = reason.retry_ms(rand::random());
         self.change(|queue| queue.end(End { reason, retry_ms }))
@@ -140,7 +140,7 @@ impl Placed for Subscription {
     }
 }
 
-/// What a subscription has done with a frame.
+/// The result of offering a frame to a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
     Queued,
@@ -246,7 +246,7 @@ impl Subscription {
     }
 }
 
-/// What a subscription has taken of the frames that were read.
+/// The result of a refill: the number of frames that the subscription has taken, and whether its queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refilled {
     pub(crate) queued: u64,

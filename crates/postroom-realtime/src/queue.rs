@@ -32,14 +32,14 @@ pub(crate) struct End {
     pub(crate) retry_ms: u32,
 }
 
-/// What a client takes.
+/// An item that a client takes from its queue.
 #[derive(Debug)]
 pub(crate) enum Item {
     Frame(Frame),
     End(End),
 }
 
-/// What became of a frame.
+/// The result of adding a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Queued,
@@ -71,7 +71,8 @@ impl Queue {
         }
     }
 
-    /// Ends the connection, unless it has ended. A client that does not read loses what waits: it reads it again from its cursor.
+    /// Ends the connection, unless it has ended. A client that does not read loses the frames that wait; it gets them again from
+    /// its cursor.
     pub(crate) fn end(&mut self, end: End) -> bool {
         if self.end.is_some() {
             return false;
@@ -89,7 +90,7 @@ impl Queue {
         self.has_more = true;
     }
 
-    /// Whether there is room again for what the database has. Says so once.
+    /// Whether the queue has room again for frames that the database has. Answers `true` once.
     pub(crate) fn can_refill(&mut self) -> bool {
         let can = self.has_more && self.frames.len() <= FRAMES_MAX / 2 && self.bytes <= BYTES_MAX / 2;
         self.has_more &= !can;

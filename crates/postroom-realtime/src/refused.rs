@@ -12,7 +12,7 @@ use postroom_host::Problem;
 pub enum Refused {
     /// This tab, connection or ticket was evicted: 204, which ends the reconnects of an `EventSource`.
     Evicted,
-    /// What instances share cannot be reached, or the process stops: 503 with `Retry-After`.
+    /// The state that instances share cannot be reached, or the process stops: 503 with `Retry-After`.
     Unavailable {
         /// When to try again.
         retry_after: Duration,

@@ -1,5 +1,5 @@
-//! Repairs: reads from the journal what connections have missed. Each stream is read once for all its connections, a few streams at
-//! the same time, and with a back-off while the database is away.
+//! Repairs: reads from the journal the frames that connections have missed. Each stream is read once for all its connections, a few
+//! streams at the same time, and with a back-off while the database is away.
 //!
 //! `dirty` streams are read. Of `unchecked` streams the newest number is looked up first, for many streams in one statement.
 
@@ -252,7 +252,7 @@ async fn check_all(hub: &Core) -> Result<()> {
     Ok(())
 }
 
-/// What the newest number of a stream says about what was sent of it.
+/// The result of comparing the newest number of a stream with the last number that a connection was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Sent,
@@ -261,7 +261,7 @@ enum Tail {
     Renumbered,
 }
 
-/// `sent` was read before `top`. A stream without rows says nothing.
+/// `sent` was read before `top`. A stream without rows tells nothing about missing frames.
 fn judge(top: u64, sent: u64) -> Tail {
     match top {
         _ if top > sent => Tail::Missing,

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
-/// What is deposited with a ticket.
+/// The data that is deposited with a ticket.
 #[derive(Serialize, Deserialize)]
 struct Deposit<'a> {
     #[serde(borrow)]

@@ -30,7 +30,7 @@ pub(crate) struct Wheel {
     soon: Mutex<Soon>,
 }
 
-/// What becomes due before the next ping of a connection.
+/// A deadline that comes before the next ping of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Its life or its token ends.
@@ -154,7 +154,7 @@ fn turn(hub: &Core, slot: usize) {
 fn act(hub: &Core, peer: &Arc<Peer>, due: Due, now: Duration) {
     match due {
         Due::End => {
-            // A new token may have moved it.
+            // A new token may have moved the deadline.
             let (at, reason) = peer.deadlines().end();
             if at <= now {
                 hub.end(peer, reason);

@@ -1,4 +1,4 @@
-//! The contract of a [`FanOut`], one function per clause. What a connection does that has become silent (contract 3) is tested beside
+//! The contract of a [`FanOut`], one function per clause. Contract 3, about a connection that has become silent, is tested beside
 //! the implementation that has connections.
 //!
 //! An implementation runs all of them with one line: `postroom_testkit::fan_out_suite!(open);`, a function that opens the fan-outs of

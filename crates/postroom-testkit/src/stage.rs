@@ -32,7 +32,7 @@ pub struct Scenery {
     pub messengers: Messengers,
     /// How often alert rules are looked at.
     pub every: Duration,
-    /// What the stage shares with others; without it, it is alone.
+    /// The state that the stage shares with other stages; without it, the stage shares nothing.
     pub shared: Option<SharedState>,
     /// Checks the tokens of members; without it, nobody is one.
     pub members: Option<MemberKeys>,
@@ -112,7 +112,7 @@ impl Stage {
         }
     }
 
-    /// Lets what has begun end.
+    /// Stops, and waits until its parts have ended.
     pub async fn close(mut self) {
         self.stop.cancel();
         while let Some(ended) = self.process.join_next().await {

@@ -73,7 +73,7 @@ impl Route {
         }
     }
 
-    /// Whether a settlement records what was delivered. What a handler has handled is recorded with its effects.
+    /// Whether a settlement records which entries were delivered. For a handler, this is recorded together with its effects.
     pub(crate) fn records_deliveries(&self) -> bool {
         self.records && matches!(self.to, To::Destination(_))
     }

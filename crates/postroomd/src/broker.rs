@@ -164,7 +164,7 @@ pub(crate) struct Brokers {
     transactional: Option<(Kafka, String)>,
     /// RabbitMQ without its prefix, for modules whose queues have names of their own.
     rabbitmq: Option<RabbitMq>,
-    /// What all processes with this Redis share.
+    /// The state that all processes with this Redis share.
     pub(crate) shared: Option<SharedState>,
 }
 

@@ -88,7 +88,7 @@ pub struct ChatMemberEntered {
     pub seq: i64,
     /// The member.
     pub member_id: i64,
-    /// Who added the member.
+    /// The id of the member who added this member.
     pub actor_id: i64,
 }
 of_room!(ChatMemberEntered, "community.chat.entered.v1");
@@ -103,7 +103,7 @@ pub struct ChatMemberLeft {
     pub seq: i64,
     /// The member.
     pub member_id: i64,
-    /// Who removed the member; the member itself if it left.
+    /// The id of the member who removed this member; its own id if it left.
     pub actor_id: i64,
 }
 of_room!(ChatMemberLeft, "community.chat.left.v1");

@@ -30,7 +30,7 @@ pub(crate) struct FanOut {
     hub: Hub,
 }
 
-/// What all events of a room have in common.
+/// Fields that all events of a room share.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Numbered {

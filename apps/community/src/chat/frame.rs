@@ -1,7 +1,7 @@
-//! What members see of an entry: frames of the room on WebSockets, and `chat` frames of the member's own stream. Pure.
+//! The frames by which members see an entry: frames of the room on WebSockets, and `chat` frames of the member's own stream. Pure.
 //!
-//! A message that was deleted is shown without its text wherever it is read again, at its number: so a client that resumes finds
-//! every number once, and no text that is gone.
+//! A deleted message that is read again keeps its number and has no text. So a client that resumes gets every number once, and
+//! never a deleted text.
 
 use postroom::Result;
 use postroom_realtime::{Frame, StreamKey};
@@ -13,7 +13,7 @@ use super::tables::entry::Entry;
 
 /// The longest text in a stream of server-sent events, in characters. The room has the whole text.
 const PREVIEW_CHARS_MAX: usize = 1_000;
-/// Before the number of a room in the name of its stream.
+/// The beginning of the name of a room's stream. The number of the room follows.
 const STREAM: &str = "room/";
 
 /// The stream of a room.
@@ -107,7 +107,7 @@ struct Preview<'a> {
     at: i64,
 }
 
-/// What the stream of a member says about an entry; nothing about members who come and go.
+/// The content of the `chat` frame for an entry; `None` for entries about members who come and go.
 pub(crate) fn of_member(entry: &Entry) -> Result<Option<Box<RawValue>>> {
     let Some(message_id) = entry.message_id else {
         return Ok(None);

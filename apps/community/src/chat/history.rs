@@ -12,7 +12,7 @@ use super::tables::entry::{self, Entry};
 use super::tables::history::{self, Stored};
 use super::tables::{by_room, member, unstored};
 
-/// What the three events of a message have in common.
+/// Fields that the three events of a message share.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Changed {
@@ -21,8 +21,8 @@ struct Changed {
     message_id: i64,
 }
 
-/// `chat_persist`: stores messages as their entries make them now. So the order and the number of its runs do not matter: an event
-/// that was a dead letter while the message was changed stores the changed message.
+/// `chat_persist`: stores each message in the state that its entries have now. So the order and the number of runs do not matter:
+/// an event that was a dead letter while the message was changed stores the changed message.
 pub(crate) async fn store(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     let changed: Vec<Changed> = events.iter().map(|event| event.decode()).collect::<Result<_>>()?;
     let messages = by_room(changed.iter().map(|change| (change.room_id, change.message_id)));
@@ -32,7 +32,7 @@ pub(crate) async fn store(tx: &mut Tx, events: &[&Event]) -> Result<()> {
     unstored::remove(tx, &seqs).await
 }
 
-/// The messages that these entries make. A message whose first entry was removed by retention is none any more.
+/// The states of the messages that these entries belong to. A message is left out if retention has removed its first entry.
 fn states(entries: &[Entry]) -> Vec<Stored> {
     let mut states: BTreeMap<(i64, i64), Stored> = BTreeMap::new();
     for entry in entries {
@@ -66,8 +66,8 @@ fn begun(entry: &Entry) -> Stored {
     }
 }
 
-/// Stored messages of a room that the member sees, newest first. A message that was deleted has no text, also if history does not
-/// know of it yet.
+/// Stored messages of a room that the member sees, newest first. A deleted message has no text, also if history does not know of
+/// the deletion yet.
 pub(crate) async fn page(
     host: &Host,
     (room_id, member_id): (i64, i64),

@@ -57,7 +57,7 @@ fn no_number() -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "not_a_member", detail)
 }
 
-/// A room in the path. What is no number is no room.
+/// The id of a room in the path. If the text is not a number, the answer is that there is no such room.
 fn room_id(text: &str) -> Result<i64, Problem> {
     text.parse().map_err(|_odd| Refusal::UnknownRoom.into())
 }

@@ -1,4 +1,4 @@
-//! The rows behind the streams of rooms: what connections resume from, and what repairs read.
+//! Reads the streams of rooms from the database, for connections that resume and for repairs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,12 +16,12 @@ use super::tables::room::{self, Room};
 /// Entries in the first read of a connection; the hub reads the rest.
 const FIRST_MAX: u64 = 256;
 
-/// The streams of rooms. Who may follow one is decided before.
+/// The streams of rooms. The socket checks whether a member may follow a room; this journal does not.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms(OnceLock<Arc<dyn Inspect>>);
 
 impl Rooms {
-    /// Gives it its store, when the process runs.
+    /// Sets its store, when the process runs.
     pub(crate) fn fill(&self, store: Arc<dyn Inspect>) {
         drop(self.0.set(store)); // a second one is the same
     }
@@ -32,17 +32,17 @@ impl Rooms {
     }
 }
 
-/// Where a client goes on in a room.
+/// The place where a client continues in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// After this number.
     After(i64),
-    /// After the last entry, because the client's number is of no use.
+    /// After the last entry, because the client's number cannot be used.
     Reset { after: i64, reason: &'static str },
 }
 
 impl Start {
-    /// `cursor` is the last number that the client has; none: it begins with what comes next.
+    /// `cursor` is the last number that the client has. Without a cursor, the client begins with the next entry.
     fn of(room: &Room, cursor: Option<i64>) -> Self {
         let reset = |reason: &'static str| Self::Reset {
             after: room.seq,
@@ -62,7 +62,7 @@ fn joined(room_id: i64, seq: i64) -> Frame {
     Frame::reply(json!({ "event": "joined", "roomId": room_id, "seq": seq }).to_string())
 }
 
-/// Tells a client that its number is of no use: it loads the room again, and goes on after this one.
+/// Tells a client that its number cannot be used: the client loads the room again, and continues after `seq`.
 fn reset(room_id: i64, seq: i64, reason: &str) -> Frame {
     Frame::reply(json!({ "event": "reset", "roomId": room_id, "seq": seq, "reason": reason }).to_string())
 }

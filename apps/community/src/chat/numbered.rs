@@ -22,24 +22,24 @@ pub(crate) struct Locked {
     pub(crate) actor: Membership,
 }
 
-/// What an entry says. Its number comes from the room.
+/// The content of an entry. The room gives the entry its number.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// A new message.
     Message { client_msg_id: String, body: String },
     /// A new text of a message.
     Edit { message_id: i64, body: String },
-    /// The end of a message.
+    /// The deletion of a message.
     Delete { message_id: i64 },
     /// A new member.
     Enter { member_id: i64 },
-    /// A member who is gone.
+    /// A member who has left.
     Leave { member_id: i64 },
 }
 
 impl Locked {
-    /// Locks a room for a member. The membership is read before, so that a request of somebody else locks nothing, and again under
-    /// the lock.
+    /// Locks a room for a member. The membership is read before the lock, so that a request of a member who is not in the room
+    /// locks nothing, and again under the lock.
     pub(crate) async fn lock(tx: &Tx, room_id: i64, actor_id: i64) -> Result<Self, Failure> {
         let unknown = || Failure::Refused(Refusal::UnknownRoom);
         member::find(tx, room_id, actor_id).await?.ok_or_else(unknown)?;

@@ -33,7 +33,7 @@ use inbound::{Inbound, Subject};
 /// Rooms that one connection follows.
 const ROOMS_MAX: usize = 200;
 
-/// What the connections of a process share.
+/// Values that the connections of a process share.
 #[derive(Clone, Debug)]
 pub(crate) struct Chat {
     pub(crate) hub: Hub,
@@ -41,7 +41,7 @@ pub(crate) struct Chat {
     pub(crate) pace: Pace,
 }
 
-/// Open, because a client may show its token in its first message, or a ticket.
+/// The route of the WebSocket is open, because a client may show a ticket, or its token in its first message.
 pub(crate) fn routes(chat: Chat) -> [Routes; 2] {
     [
         Routes::new(Access::Open)
@@ -182,8 +182,8 @@ impl Talk {
         }
     }
 
-    /// Follows a room. The number of its last entry is read before the membership: the entry by which the member leaves comes after
-    /// it, so the connection sees it.
+    /// Follows a room. The number of its last entry is read before the membership: if the member leaves meanwhile, that entry has a
+    /// greater number, so the connection sees it.
     async fn join(
         &self,
         connection: &Connection,
@@ -203,7 +203,8 @@ impl Talk {
         }
         let cursor = match after {
             None => room.seq,
-            // What was said before the member came is not for it, and its number is one of another stay.
+            // The number is from before the member joined. The member may not see entries of that time, so the client gets a
+            // `reset`.
             Some(after) if after < member.joined_seq => -1,
             Some(after) => after,
         };
@@ -247,7 +248,7 @@ fn malformed(says: &str) -> Problem {
     Problem::new(axum::http::StatusCode::BAD_REQUEST, "malformed", says)
 }
 
-/// Tells a client what became of its message.
+/// Tells a client why its message failed.
 fn error(problem: &Problem, subject: &Subject) -> Frame {
     let mut says = json!({ "event": "error", "code": problem.code(), "detail": problem.detail() });
     if let Some(says) = says.as_object_mut() {

@@ -9,7 +9,7 @@ use crate::tables::{insert_row, now_ms};
 
 const TABLE: &str = "count_batches";
 
-/// What a batch added up.
+/// The totals of a batch: its changes, the posts that they belong to, and the sum of their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) changes: i64,

@@ -18,7 +18,7 @@ use crate::tables::now_ms;
 
 /// Changes in one transaction. Larger lists of ids make MariaDB scan the table.
 const BATCH: u64 = 500;
-/// So long a run begins new batches; the next one goes on.
+/// A run begins new batches for this long; the next run continues.
 const RUN: Duration = Duration::from_secs(2);
 /// How long a run may take. A process that is killed in it keeps others from flushing for this long.
 const RUN_MAX: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ async fn run(outbox: Arc<dyn Outbox>, shared: &Slot) -> Result<u64> {
             break;
         };
         added += changes.len() as u64;
-        // What cannot be settled now is settled by a later run.
+        // A later run settles the batches that this run cannot settle.
         is_away = is_away || !settle(db, shared, batch_id, &changes).await?;
         if (changes.len() as u64) < BATCH {
             break;
@@ -99,11 +99,11 @@ pub(super) fn sum(changes: &[Change]) -> BTreeMap<i64, i64> {
     })
 }
 
-/// Settles batches whose run ended before it could. Returns `false` if the tally is away.
+/// Settles batches that earlier runs have not settled. Returns `false` if the tally is away.
 async fn settle_earlier(db: &DatabaseConnection, shared: &SharedState) -> Result<bool> {
     let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
     for Unsettled { batch_id, created_ms } in batch::unsettled(db, UNSETTLED_MAX).await? {
-        // The tally has forgotten by itself what is old.
+        // The tally has already forgotten the changes of an old batch.
         let changes = match now_ms() - created_ms > 2 * kept {
             true => Vec::new(),
             false => changes::of_batch(db, batch_id).await?,

@@ -1,4 +1,5 @@
-//! Removes old changes and batches. What they add up to stays: that of changes in their posts, that of batches in the last of them.
+//! Removes old changes and batches. Their sums stay: posts keep the sums of their changes, and one batch keeps the totals of the
+//! others.
 
 use postroom::{Result, table};
 use sea_orm::DatabaseConnection;
@@ -16,7 +17,7 @@ pub(crate) async fn prune(db: &DatabaseConnection, before_ms: i64) -> Result<u64
     Ok(prune_changes(db, before_ms).await? + prune_batches(db, before_ms).await?)
 }
 
-/// A post keeps what its removed changes add up to, so that its count can still be checked.
+/// A post keeps the sum of its removed changes, so that its count can still be checked.
 async fn prune_changes(db: &DatabaseConnection, before_ms: i64) -> Result<u64> {
     let tx = table::begin(db).await?;
     let old: Vec<Change> = changes::claimed_before(&tx, before_ms, BATCH).await?;
@@ -35,7 +36,7 @@ async fn prune_changes(db: &DatabaseConnection, before_ms: i64) -> Result<u64> {
     Ok(removed)
 }
 
-/// The youngest of the old batches takes over what the others add up to.
+/// The newest of these old batches takes over the totals of the others.
 async fn prune_batches(db: &DatabaseConnection, before_ms: i64) -> Result<u64> {
     let tx = table::begin(db).await?;
     let mut old = batch::settled_before(&tx, before_ms, BATCH).await?;

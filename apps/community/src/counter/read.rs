@@ -1,9 +1,10 @@
-//! Reading numbers of comments: the number of the last flush, and what the tally has beside it.
+//! Reads numbers of comments: the number of the last flush, plus the changes that the tally has.
 //!
-//! What is guaranteed: a number contains each change at most once, and every change of the last flush. A change that the worker
-//! `aggregate` has added is in it; one that was committed a moment ago may not be. So for a reader who asks again, the number moves
-//! with the comments and does not jump at a flush. It can step back by the changes of the last seconds at one moment only: when the
-//! tally is lost or comes back. While the tally is away, the number is exact, from the database alone.
+//! The guarantee: a number contains each change at most once, and it contains every change of the last flush. A change that the
+//! worker `aggregate` has added to the tally is in the number; a change that was committed a moment ago may not be. So a reader who
+//! asks again sees the number move with the comments, without a jump at a flush. The number can step back by the changes of the
+//! last seconds at one moment only: when the tally is lost or comes back. While the tally is away, the number comes from the
+//! database alone and is exact.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use super::{counter, posts};
 
 /// How long the tally may take to answer. After that, the database does.
 const TALLY_MAX: Duration = Duration::from_millis(250);
-/// How often a read is repeated that met a flush, and the pause before. A flush settles within milliseconds of its commit.
+/// How often a read that meets a flush is tried, and the pause between two tries. A flush settles within milliseconds of its
+/// commit.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -27,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Comments {
     /// The number to show.
     pub(crate) count: i64,
-    /// How much of it is not in the post's row yet.
+    /// The part of it that is not in the row of the post yet.
     pub(crate) overlay: i64,
 }
 
@@ -83,7 +85,7 @@ fn shown(before: Count, after: Count, sum: i64) -> Option<Comments> {
 }
 
 impl Comments {
-    /// A tally that was restored from an old state may say less than there is.
+    /// A tally that was restored from an old state may have a sum that is too low. The number never goes below 0.
     pub(super) fn of(flushed: i64, overlay: i64) -> Self {
         let overlay = overlay.max(-flushed);
         Self {

@@ -1,4 +1,4 @@
-//! What every process watches of the counts, and shows as metrics.
+//! Checks of the counts that every process repeats, and shows as metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::changes;
 use super::drift::sample;
 use crate::tables::now_ms;
 
-/// Between two looks.
+/// The time between two checks.
 const EVERY: Duration = Duration::from_secs(15);
 
 /// The metrics of the counts. Clones share them.
@@ -57,7 +57,7 @@ impl Counts {
         self.not_tallied.inc_by(changes as u64);
     }
 
-    /// Looks every few seconds until the stop.
+    /// Checks the counts again and again until the stop.
     pub(crate) async fn run(self, host: Host, stop: CancellationToken) -> Result<()> {
         while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
             if let Err(error) = self.look(host.store.db()).await {

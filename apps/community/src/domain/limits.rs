@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::Refusal;
 
-/// What the columns hold: the largest limits that can be set.
+/// The largest limits that can be set: the columns hold no more characters.
 const NICKNAME_MAX: u32 = 100;
 const TITLE_MAX: u32 = 200;
 const QUESTION_MAX: u32 = 500;
@@ -63,7 +63,7 @@ impl Limits {
     }
 }
 
-/// Checks a text of a member: it says something, is within its limit, and every database can store it.
+/// Checks a text of a member: it is not blank, is within its limit, and every database can store it.
 pub(crate) fn check_text(field: &str, text: &str, max: NonZeroU32) -> Result<(), Refusal> {
     let length = text.chars().count();
     let rule = if text.trim().is_empty() {

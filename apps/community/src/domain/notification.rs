@@ -1,9 +1,9 @@
-//! Notifications: what they are about, and what they say.
+//! Notifications: their kinds and their messages.
 
 /// Characters of a quoted text in a message.
 const QUOTE_MAX: usize = 60;
 
-/// What a notification is about.
+/// The kind of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A member follows the reader.
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What happened, as a message tells it.
+/// The facts that the message of a notification tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Telling<'a> {
     Follow {

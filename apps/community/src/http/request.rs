@@ -1,4 +1,4 @@
-//! What requests have in common: who asks, which page, and ids in paths.
+//! Parts that requests share: the member who asks, the page of a list, and the ids in paths.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query};
@@ -39,7 +39,7 @@ pub(crate) fn not_a_member() -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "not_a_member", detail)
 }
 
-/// An id in a path. What is no number names nothing.
+/// An id in a path. If the text is not a positive number, the answer is that there is no such thing.
 pub(crate) fn id(text: &str, thing: &'static str) -> Result<i64, Problem> {
     let number = text.parse().ok().filter(|id| *id > 0);
     number.ok_or_else(|| Refusal::Unknown(thing).into())

@@ -18,9 +18,9 @@ use super::{NOTIFICATION, rendered};
 use crate::notification::Data;
 use crate::tables::notification::{self, Notification};
 
-/// Unread notifications that a connection begins with which cannot resume.
+/// Unread notifications that a connection gets first, at most, if it cannot resume.
 const LATEST: u64 = 10;
-/// How many streams one look at their newest numbers takes.
+/// Streams in one query for their newest numbers.
 const TOPS_MAX: usize = 500;
 
 /// The journal of the streams `member/42`. It reads nothing before a process has given it a store.
@@ -36,7 +36,7 @@ pub(crate) struct MemberJournal {
 enum Begin {
     /// Exactly after the frame with this number.
     After(i64),
-    /// At the newest frame, because exactly is not possible.
+    /// At the newest frame, because the connection cannot resume.
     Anew(Why),
 }
 
@@ -46,7 +46,7 @@ enum Begin {
 enum Why {
     /// The client has seen nothing yet.
     NoCursor,
-    /// No frame of the stream has this id. It may be another member's; nothing tells whose.
+    /// No frame of the stream has this id. It may be the id of another member's frame; the answer does not tell.
     UnknownCursor,
     /// Frames after it were removed.
     Expired,
@@ -130,7 +130,7 @@ impl MemberJournal {
         Ok(Opening {
             first,
             after: number(position.seq),
-            // The ids of the notifications are older than this place.
+            // The ids of these notifications are older than this number, so the client gets the number as its cursor.
             cursor: Some(top),
         })
     }
@@ -147,7 +147,7 @@ impl MemberJournal {
     }
 }
 
-/// What a client says it has seen last.
+/// The last frame that a client has seen, as it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cursor {
     /// An event.
@@ -225,7 +225,7 @@ impl Journal for MemberJournal {
     }
 }
 
-/// A stored frame, as the member sees it now: what was muted meanwhile is silent.
+/// A stored frame as the member sees it now: if the member has muted notifications meanwhile, a notification is silent.
 fn frame(stored: &Stored, position: &Position) -> Result<Frame> {
     let seq = number(stored.seq);
     if stored.is_silent || (position.is_muted && stored.name == NOTIFICATION) {

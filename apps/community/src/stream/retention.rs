@@ -22,7 +22,7 @@ pub(crate) async fn prune_notifications(db: &DatabaseConnection, before_ms: i64)
     let (ids, mut members): (Vec<i64>, Vec<i64>) = old.into_iter().unzip();
     members.sort_unstable();
     members.dedup();
-    // Nobody reads a notification of these members from here on.
+    // While these rows are locked, no request can mark a notification of these members as read.
     let mut positions = position::lock(&tx, &members).await?;
     for member in notification::unread_of(&tx, &ids).await? {
         if let Some(position) = positions.get_mut(&member) {

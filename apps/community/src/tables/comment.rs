@@ -17,7 +17,7 @@ pub(crate) struct Comment {
     pub(crate) created_ms: i64,
 }
 
-/// Who wrote a comment on which post, and whether it was deleted.
+/// The post and the author of a comment, and whether the comment was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) post_id: i64,

@@ -1,4 +1,4 @@
-//! Who follows whom.
+//! The members that each member follows.
 
 use postroom::{Result, Tx};
 use sea_orm::ConnectionTrait;

@@ -24,7 +24,7 @@ pub(crate) struct Notification {
     pub(crate) read_ms: Option<i64>,
 }
 
-/// What the members who are told of an event get.
+/// A notification to store, for all members who are told of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewNotification {
     pub(crate) event_id: Uuid,
@@ -34,7 +34,7 @@ pub(crate) struct NewNotification {
     pub(crate) actor_id: i64,
 }
 
-/// Those of these members who were told of the event.
+/// Finds which of these members were told of the event.
 pub(crate) async fn told(tx: &Tx, event_id: Uuid, members: &[i64]) -> Result<HashSet<i64>> {
     Ok(ids(tx, event_id, members)
         .await?
@@ -155,7 +155,7 @@ pub(crate) async fn unread_until(tx: &Tx, member_id: i64, until: i64, limit: u64
     rows.iter().map(|row| Ok(row.try_get("", "notification_id")?)).collect()
 }
 
-/// Marks those of these notifications of a member as read that are unread; returns how many.
+/// Marks unread notifications of a member as read, out of these; returns how many.
 pub(crate) async fn mark_read(tx: &Tx, member_id: i64, ids: &[i64]) -> Result<u64> {
     if ids.is_empty() {
         return Ok(0);

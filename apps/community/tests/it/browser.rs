@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use site::Site;
 
-/// What every page of a test has.
+/// The script that every page of a test runs first.
 const LOAD: &str = "import('/realtime/client.js').then((module) => { \
     Object.assign(globalThis, { client: module, got: [], states: [], asked: [] }); \
     globalThis.until = async (is) => { while (!is()) await new Promise((done) => setTimeout(done, 20)); return true; }; })";
@@ -61,7 +61,7 @@ impl Stand {
         self.browser.run(page, script).await
     }
 
-    /// Waits until something is so in a tab.
+    /// Waits until a condition is true in a tab.
     async fn until(&mut self, page: &Page, is_so: &str) {
         let is_so = format!("until(() => {is_so})");
         assert_eq!(self.browser.run(page, &is_so).await, true);

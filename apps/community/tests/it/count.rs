@@ -336,7 +336,7 @@ async fn break_things(world: &mut World, redis: &mut RedisServer) {
     world.start(1).await;
 }
 
-/// What a command of an operator does.
+/// Runs a command on Redis, as an operator would.
 fn command(redis: &RedisServer, command: &str) {
     redis_cli(&redis.url(), &[command]);
 }
@@ -359,7 +359,7 @@ async fn finish(world: World) {
                 .await,
         );
         assert_eq!(row, live, "the row of post {post}");
-        // What a restored tally says too much is forgotten after a minute.
+        // A restored tally may repeat changes that the posts already contain. It forgets them after a minute.
         until("what is shown is exact", || async {
             shown(&reader, post as i64).await == (live, 0)
         })

@@ -1,4 +1,4 @@
-//! What members are told of, and that they are told once.
+//! Members are told of the events that concern them, and of each event once.
 
 #![expect(
     clippy::unwrap_used,

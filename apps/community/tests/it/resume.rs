@@ -198,7 +198,8 @@ async fn n_04_what_is_muted_is_not_shown_and_leaves_no_gap(place: Place) {
         let live = frames(stream, 1).await;
         assert_eq!(live[0].json()["seq"], 53, "the muted frames are no gap");
     }
-    // Whoever resumes from before gets what was not muted when it came, in order, and is not asked to read the rest in vain.
+    // A client that resumes from the earlier cursor gets, in order, the notifications that were not muted when they came, and
+    // nothing else.
     let mut resumed = ada.stream(Some(&cursor)).await;
     let replayed = frames(&mut resumed, 2).await;
     assert_eq!(numbers(&data(&replayed), "seq"), [2, 53]);

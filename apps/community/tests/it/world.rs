@@ -1,4 +1,4 @@
-//! A running community: a fresh store, what instances share, an optional broker, and instances that can be killed.
+//! A running community: a fresh store, the state that instances share, an optional broker, and instances that can be killed.
 
 #![expect(
     clippy::unwrap_used,
@@ -65,13 +65,13 @@ impl Place {
         }
     }
 
-    /// The same store and broker, sharing something else.
+    /// The same store and broker, with another shared state.
     pub(crate) fn sharing(self, shared: SharedState) -> Self {
         Self { shared, ..self }
     }
 }
 
-/// What instances share through the shared Redis, with keys of their own.
+/// A shared state on the Redis of all tests, with keys of its own.
 pub(crate) fn redis_state() -> SharedState {
     let redis = Redis::open(&variable("POSTROOM_TEST_REDIS_URL"), postroom_redis::Options::default());
     let prefix = format!("test-{}:", Uuid::now_v7().simple());

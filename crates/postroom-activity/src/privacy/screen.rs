@@ -45,7 +45,8 @@ impl Screen for Privacy {
                 false => bytes(self.counted(firewall.clean(Value::String(text.into_owned())))),
             };
         }
-        // The key of a field says what its value is. A field that is gone leaves an empty one.
+        // The firewall judges a value by its key, so the value is cleaned together with its key. A removed field becomes an empty
+        // value.
         let field = Map::from_iter([(name.to_owned(), Value::String(text.into_owned()))]);
         let cleaned = self.counted(firewall.clean(Value::Object(field)));
         let value = cleaned.as_object().and_then(|fields| fields.values().next());
@@ -79,7 +80,7 @@ impl Privacy {
     }
 }
 
-/// What makes an event that event cannot be changed.
+/// Refuses an event with personal data in this field. The type and the source identify an event, so they cannot be cleaned.
 fn refuse_personal_data(firewall: &Firewall, field: &str, text: &str) -> Result<()> {
     let removed = firewall.clean_text(text).removed;
     let Some((kind, _)) = removed.iter().next() else {
@@ -90,7 +91,7 @@ fn refuse_personal_data(firewall: &Firewall, field: &str, text: &str) -> Result<
     )))
 }
 
-/// The id, or what stands for one that has personal data in it.
+/// The id, or its hash if the id has personal data in it.
 fn id(firewall: &Firewall, text: &str) -> String {
     match firewall.clean_text(text).removed.is_empty() {
         true => text.to_owned(),

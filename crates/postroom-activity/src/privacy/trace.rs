@@ -1,4 +1,4 @@
-//! What is stored of a client besides its events: hashes of its address and of its `User-Agent`, if the settings say so.
+//! The hashes of a client's address and `User-Agent`, which are stored with its events if the settings say so.
 
 use serde_json::{Map, Value};
 

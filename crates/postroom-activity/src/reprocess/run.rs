@@ -67,7 +67,7 @@ async fn step(db: &DatabaseConnection, orchestrator: &Orchestrator, reprocess: &
     }
 }
 
-/// What domain events were mapped to.
+/// The activity events of a page of domain events.
 struct Mapped {
     events: Vec<Admitted>,
     /// Domain events that the mapping refused.

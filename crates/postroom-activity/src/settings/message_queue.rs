@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::GROUP;
 
-/// The settings of the message queue. What is left out is decided by `broker` of the module and by the section of the broker.
+/// The settings of the message queue. For a setting that is left out, `broker` of the module and the section of the broker decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct MessageQueueSettings {

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The digits of a key's id.
 const ID_DIGITS: usize = 8;
 
-/// What is kept of searched words and of clients, and the secrets of the hashes.
+/// The treatment of searched words and of client data, and the secrets of the hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PiiSettings {
@@ -58,7 +58,7 @@ fn wrong(setting: &str, error: Invalid) -> String {
     }
 }
 
-/// The id of a secret: a part of one of its hashes. A new secret has another id, so nobody has to number secrets.
+/// The id of a secret: a part of one of its hashes. A new secret has another id, so operators need not number secrets.
 fn id_of(secret: &str) -> String {
     let hash = Keys::new("id", secret.as_bytes()).map(|keys| keys.hash("the id of this key"));
     let digits = hash.unwrap_or_default();

@@ -35,7 +35,7 @@ async fn an_event_that_no_database_takes_costs_no_other(fresh: Fresh) {
         stored().await + recorder.dropped() >= 6
     })
     .await;
-    // What each database takes of the others differs: PostgreSQL refuses NUL in JSON, MariaDB such depth.
+    // Databases differ in which of the other events they store: PostgreSQL refuses NUL in JSON, MariaDB refuses such depth.
     assert!(stored().await >= 3, "the good ones are stored");
     drop(running);
 }

@@ -54,7 +54,7 @@ impl Cable {
         })
     }
 
-    /// What feeds a module through the cable.
+    /// The feed of a module, through the cable.
     pub(super) fn feed(&self) -> Result<Feed> {
         let options = Options {
             stream: format!("{}:{{{{topic}}}}:{{number}}", self.prefix),

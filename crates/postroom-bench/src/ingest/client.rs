@@ -16,10 +16,10 @@ use crate::wire::Wire;
 const EVENTS: &str = "/api/v1/activity/events";
 /// How often a request is sent whose events could not be stored in time.
 const TRIES: u32 = 20;
-/// Before it is sent again.
+/// The pause before it is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the clients have seen.
+/// The observations of the clients.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) took: Duration,

@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) clients: u64,
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// One that is to be stored.

@@ -20,7 +20,7 @@ use crate::cpu;
 const OPENING: usize = 64;
 /// Frames that wait to be counted.
 const COUNTED_MAX: usize = 65_536;
-/// Before each frame in the data of the bench.
+/// The beginning of the data of each frame of the bench.
 const NUMBER: &[u8] = b"{\"at\":";
 
 /// How clients are connected.
@@ -53,7 +53,7 @@ pub(super) enum Report {
     Failed { says: String },
 }
 
-/// What all clients have seen.
+/// The observations of all clients.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
     pub(super) frames: u64,
@@ -75,7 +75,7 @@ struct Tick {
     paced: bool,
 }
 
-/// What a client tells the counter.
+/// A message from a client to the counter.
 enum Event {
     Tick(Counted),
     Lost,

@@ -10,7 +10,7 @@ use super::doors::Authenticator;
 use super::{Access, Caller};
 use crate::server::ClientAddress;
 
-/// What the layer knows.
+/// The state of the layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     pub(crate) authenticator: Arc<Authenticator>,

@@ -1,4 +1,4 @@
-//! What the settings of a module say about the broker that feeds it.
+//! The settings of a module about the broker that feeds it.
 
 use std::time::Duration;
 

@@ -74,7 +74,7 @@ impl Module {
         let is_known = |one: &Retired| worked_names.contains(&one.carrier.route) || one.carrier.route == name;
         let others = on.retired.into_iter().chain(on.former);
         off.retired.extend(others.filter(|one| !is_known(one)));
-        // What is posted as one of its events is refused or cleaned all the same.
+        // Events of the module that other programs post are still refused or cleaned.
         (off.events, off.screen) = (on.events, on.screen);
         Some(off.route(Route {
             filter: events,

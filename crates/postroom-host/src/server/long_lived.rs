@@ -27,7 +27,7 @@ pub struct LongLived;
 const GATHERED_BYTES: usize = 64 << 10;
 /// The length of a chunk in hexadecimal digits, and the end of its line.
 const CHUNK_HEAD: usize = 10;
-/// What clients send during a response is read and forgotten.
+/// Bytes in one read of data that a client sends during a response. The data is ignored.
 const READ_BYTES: usize = 256;
 
 /// A connection between the HTTP library and the server.
@@ -206,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Rest<S> {
         }
     }
 
-    /// Writes what was gathered. Afterwards the buffer is gone.
+    /// Writes the gathered chunks. Afterwards the buffer is gone.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(left @ [_, ..]) = self.chunks.get(self.written..) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, left))? {
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Rest<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Gathers what the body has now into one chunk.
+    /// Gathers the data that the body has now into one chunk.
     fn gather(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut gathered = Vec::new();
         while gathered.len() < GATHERED_BYTES && !self.has_ended {

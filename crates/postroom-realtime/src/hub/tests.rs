@@ -45,7 +45,7 @@ fn frame(seq: u64) -> Frame {
 impl Journal for Numbers {
     async fn open(&self, _stream: &StreamKey, cursor: Option<&str>) -> Result<Opening> {
         let after = cursor.map_or(0, |cursor| cursor.parse().unwrap());
-        // A page of the replay; what is behind it is read later.
+        // A page of the replay; the frames after it are read later.
         let last = self.top().min(after + 5);
         let first = (after + 1..=last).filter(|seq| !is_silent(*seq)).map(frame).collect();
         Ok(Opening::new(first, last))
@@ -60,7 +60,7 @@ impl Journal for Numbers {
     }
 }
 
-/// What happens next.
+/// The next step of a run.
 #[derive(Clone, Debug)]
 enum Step {
     /// So many frames are written; those whose bit is set are published.

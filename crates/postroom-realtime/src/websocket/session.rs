@@ -167,7 +167,7 @@ async fn text(stream: &mut Stream) -> Result<Utf8Bytes, Option<Close>> {
     }
 }
 
-/// What the client did wrong; nothing if its connection broke.
+/// The mistake of the client; `None` if its connection broke.
 fn mistake(error: axum::Error) -> Option<Close> {
     match error.into_inner().downcast_ref::<ProtocolError>() {
         Some(ProtocolError::Capacity(_)) => Some(Close::TooBig),
@@ -249,7 +249,7 @@ async fn read_all(
             ));
         }
     }
-    // The other half says why.
+    // The writing half tells the reason.
     over.cancelled().await;
     None
 }
@@ -260,7 +260,7 @@ async fn handle(connection: &Connection, conversation: &dyn Conversation, messag
     };
     match (&*head.kind, &head.token) {
         ("pong", _) => {}
-        // Its client was known before it could say so.
+        // The client is authenticated already.
         ("auth", _) => {}
         ("refresh", Some(token)) => refresh(connection, conversation, token).await,
         ("refresh", None) => connection.show(error("malformed", "a `refresh` has a `token`")),

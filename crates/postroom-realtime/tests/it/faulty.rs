@@ -10,7 +10,7 @@ use postroom_shared::fan_out::{FanOut, Listener, Message};
 use postroom_shared::registry::{Admitted, Connection, Limits, Registry};
 use tokio::sync::watch;
 
-/// What fails.
+/// The faults that a test can switch on.
 #[derive(Debug)]
 pub(crate) struct Faults {
     /// Messages that are published are lost.

@@ -1,4 +1,4 @@
-//! What the fan-out has lost, repeated or mixed up is repaired from the journal.
+//! The hub reads the journal to repair frames that the fan-out has lost, repeated or mixed up.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use crate::faulty::{Faults, FaultyFanOut, FaultyRegistry};
 use crate::memory_journal::MemoryJournal;
 
-/// What the instances of a test share.
+/// The state that the instances of a test share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) journal: Arc<MemoryJournal>,
@@ -189,7 +189,7 @@ fn module(hub: &Hub) -> Module {
         .http(routes)
 }
 
-/// What a client says in its address. A real application takes the member from its token.
+/// The query in the address of a client. A real application takes the member from the client's token.
 #[derive(Debug, Deserialize)]
 struct Asked {
     member: Option<String>,

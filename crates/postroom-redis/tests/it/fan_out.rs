@@ -13,7 +13,7 @@ use crate::events::PATIENCE;
 use crate::site::{Site, options, private};
 use crate::tls::encrypted;
 
-/// What the contract allows.
+/// The contract allows this time until a silent connection is noticed.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 async fn say(fan_out: &dyn FanOut, text: &str) {
@@ -119,7 +119,7 @@ async fn an_idle_listener_stays_connected() {
     assert_eq!(hear(&mut listener).await, "1");
 }
 
-/// Nobody asks while no call waits; messages that came meanwhile are there.
+/// The listener does not check its connection while no call waits. It keeps the messages that come meanwhile.
 #[tokio::test]
 async fn a_listener_that_is_not_asked_for_a_while_has_its_messages() {
     let site = private().await;

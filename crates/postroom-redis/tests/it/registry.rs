@@ -255,7 +255,7 @@ async fn a_lost_key_is_made_again_by_renewals() {
     }
 }
 
-/// What a hub with 20,000 connections does every 20 seconds.
+/// A hub with 20,000 connections renews so many within every 20 seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_connections_are_renewed_in_one_call() {
     let site = shared().await;

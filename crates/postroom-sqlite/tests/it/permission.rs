@@ -1,4 +1,4 @@
-//! Who may read the database file, its log and its folder.
+//! The permissions of the database file, its log and its folder.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -67,8 +67,8 @@ pub async fn a_message_in_a_form_of_its_own_comes_back_as_its_event(mut site: im
     assert_eq!(shown(&event), shown(&expected));
 }
 
-/// Somebody sends the message of an event again, without our header: the source and the id are the same, and so a store recognises
-/// the event.
+/// Another program sends the message of an event again, without our header. The source and the id are the same, so a store
+/// recognises the event.
 pub async fn a_message_that_is_sent_again_names_the_same_event(mut site: impl Site) {
     let topic = topic_of(&mut site).await;
     let mut subscription = join(&site, &group(), &topic, Start::Beginning).await;

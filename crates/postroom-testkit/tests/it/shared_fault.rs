@@ -196,7 +196,7 @@ impl Faulty {
         connection
     }
 
-    /// What is wrong about an answer.
+    /// Falsifies an answer, if that is the fault.
     async fn answer(&self, limits: &Limits, connection: &Connection, answer: Admitted) -> Result<Admitted> {
         match (self.fault, answer) {
             (Fault::EvictsNewest, Admitted::Yes { since, evicted }) if !evicted.is_empty() => {

@@ -1,4 +1,4 @@
-//! Letting go of a route that is not in use any more. Until then, retention keeps what it has not read.
+//! Forgets a route that is not in use any more. Until then, retention keeps the entries that the route has not read.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub enum Standing {
     },
 }
 
-/// What a route had not delivered when it was retired.
+/// The entries that a route had not delivered when it was retired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GivenUp {
     /// Entries that it had not read.

@@ -28,7 +28,7 @@ const PREFIX: &str = "postroom";
 const HINT: usize = 6;
 const NAME_MAX: usize = 100;
 
-/// What the holder of a token may do.
+/// The role of a token: it decides what the holder may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -76,7 +76,7 @@ impl FromStr for Role {
     }
 }
 
-/// What a service may reach.
+/// The modules and the event types that a service may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scope {
@@ -107,9 +107,9 @@ impl Scope {
 pub struct NewToken {
     /// For people: which program or person has it. No other token that is in use has this name.
     pub name: String,
-    /// What its holder may do.
+    /// The role of its holder.
     pub role: Role,
-    /// What a service may reach; empty for people.
+    /// The modules and the event types that a service may reach; empty for people.
     pub scope: Scope,
     /// Until when it is accepted; `None`: until it is revoked.
     pub expires_at: Option<OffsetDateTime>,
@@ -201,9 +201,9 @@ fn hex(bytes: &[u8]) -> String {
 pub struct Token {
     /// Which program or person has it.
     pub name: String,
-    /// What its holder may do.
+    /// The role of its holder.
     pub role: Role,
-    /// What a service may reach.
+    /// The modules and the event types that a service may reach.
     pub scope: Scope,
     /// How it begins.
     pub hint: String,

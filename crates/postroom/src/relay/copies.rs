@@ -65,7 +65,7 @@ struct Search {
     missed: u32,
 }
 
-/// What the job knows from one run to the next.
+/// The state that the job keeps from one run to the next.
 #[derive(Debug, Default)]
 struct Memory {
     /// Absent before the first run.
@@ -100,8 +100,8 @@ pub(crate) fn job(routes: &[Route]) -> Option<Job> {
 }
 
 impl Memory {
-    /// Removes what is to be removed now. Answers how many copies, and groups with more to do. What fails is tried again in the next
-    /// run.
+    /// Removes the copies that are due. Answers the number of removed copies plus the number of groups with more to do. A group
+    /// that fails is tried again in the next run.
     async fn run(&mut self, groups: &[Group], db: &DatabaseConnection) -> Result<u64> {
         self.learn(groups, db).await?;
         let (deadline, mut removed) = (Instant::now() + RUN, 0);
@@ -185,7 +185,7 @@ impl Wanted {
 }
 
 impl Search {
-    /// What is still to be looked for, and when.
+    /// The rest of the search and its next time; `None` if the search is over.
     fn without(mut self, found: &HashSet<Uuid>, now: Instant) -> Option<Self> {
         self.events.retain(|event| !found.contains(event));
         let wait = AGAIN * 2_u32.pow(self.missed);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was said last.
+/// The last line, and the time when it was logged.
 #[derive(Debug, Default)]
 pub(crate) struct Repeated {
     last: Option<(String, Instant)>,

@@ -41,9 +41,9 @@ use crate::subscriber::reader::Reader;
 /// # drop(form);
 /// ```
 ///
-/// What the body has no place for comes back from a header ([`Writer`]) if the reader says the same `id`. A message that somebody
-/// sends again without that header is the same event only if the reader also says its `source`: [`SOURCE`](crate::envelope::SOURCE)
-/// if events of the application have none of their own.
+/// Parts of an event that the body has no place for come back from a header ([`Writer`]) if the reader gives the same `id`. A
+/// message that another program sends again without that header is the same event only if the reader also gives its `source`:
+/// [`SOURCE`](crate::envelope::SOURCE) if events of the application have none of their own.
 #[derive(Clone, Debug)]
 pub struct Form {
     /// Writes messages.

@@ -63,7 +63,7 @@ impl Scene {
         self.place.start(&["serve", "--roles", "relay"]).await
     }
 
-    /// What a domain does all the while, whichever process runs: its activity is recorded in the outbox.
+    /// Records activity in the outbox until `ends`, as a domain does, whichever process runs.
     async fn record(&self, ends: Instant) -> BTreeSet<String> {
         let (db, mut recorded) = (self.fresh.writers(1).await, BTreeSet::new());
         while Instant::now() < ends {

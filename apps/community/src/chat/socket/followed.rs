@@ -1,4 +1,4 @@
-//! The rooms that one connection follows, and what of them it must not show. Pure.
+//! The rooms that one connection follows, and the frames of these rooms that it must not show. Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,13 +12,13 @@ pub(super) struct Followed {
     hidden: HashMap<i64, u64>,
 }
 
-/// What becomes of a frame.
+/// The decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Yes,
     /// The member may not see it.
     No,
-    /// It says that the member is no longer in this room: the last one that it sees of it.
+    /// The frame tells that the member has left this room. It is the last frame of the room that the member sees.
     Last {
         room_id: i64,
     },
@@ -40,11 +40,11 @@ struct About {
     member_id: Option<i64>,
 }
 
-/// How a frame begins that says that somebody left.
+/// The beginning of a frame that tells that a member has left.
 const LEFT: &str = r#"{"event":"left""#;
 
 impl Followed {
-    /// Adds a room, unless these are as many as a connection may follow. The member sees what is above `joined_seq`.
+    /// Adds a room, unless the connection already follows `rooms_max` other rooms. The member sees the entries above `joined_seq`.
     pub(super) fn add(&mut self, room_id: i64, joined_seq: i64, rooms_max: usize) -> bool {
         let has_room = self.rooms.contains(&room_id) || self.rooms.len() < rooms_max;
         if has_room {
@@ -60,7 +60,7 @@ impl Followed {
         self.rooms.remove(&room_id);
     }
 
-    /// Decides about a frame. Most are not read for it.
+    /// Decides about a frame. Most frames are not parsed for this.
     pub(super) fn judge(&mut self, frame: &str, member_id: i64) -> Shown {
         let is_left = frame.starts_with(LEFT);
         if !is_left && self.hidden.is_empty() {

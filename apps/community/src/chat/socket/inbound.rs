@@ -26,7 +26,7 @@ pub(super) enum Inbound {
     Delete { room_id: i64, message_id: i64 },
 }
 
-/// What an error refers to, so that the client knows which of its messages failed.
+/// The ids that an error repeats, so that the client knows which of its messages failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Subject {
@@ -35,7 +35,7 @@ pub(super) struct Subject {
     pub(super) client_msg_id: Option<String>,
 }
 
-/// Reads a message. The error says what is wrong with it, and what it is about.
+/// Reads a message. The error has a text that tells what is wrong, and the ids that the message has.
 pub(super) fn parse(text: &str) -> Result<(Inbound, Subject), (String, Subject)> {
     let subject: Subject = serde_json::from_str(text).unwrap_or_default();
     match serde_json::from_str(text) {

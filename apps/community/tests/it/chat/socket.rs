@@ -1,4 +1,4 @@
-//! What else a connection does: it tells what became of messages, and lives as long as its token.
+//! More about a connection: it reports the result of each message, and ends with its token.
 
 #![expect(clippy::indexing_slicing, reason = "a test harness: a panic fails the test")]
 

@@ -33,7 +33,7 @@ pub(crate) struct Scripted {
     _store: Fresh,
 }
 
-/// What the test says, and what clients have asked.
+/// The instructions of the test, and the requests of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     streams: Mutex<Streams>,
@@ -225,7 +225,7 @@ async fn stream(
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(body)).into_response()
 }
 
-/// What a stream begins with.
+/// The texts with which a stream begins.
 fn opening(asked: &Asked, top: u64) -> Vec<String> {
     let mut texts = vec!["retry: 50\n\n".to_owned()];
     let known = asked.last_event_id.as_deref();
