@@ -2,9 +2,9 @@
 //!
 //! The guarantee: a number contains each change at most once, and it contains every change of the last flush. A change that the
 //! worker `aggregate` has added to the tally is in the number; a change that was committed a moment ago may not be. So a reader who
-//! asks again sees the number move with the comments, without a jump at a flush. The number can step back by the changes of the
-//! last seconds at one moment only: when the tally is lost or comes back. While the tally is away, the number comes from the
-//! database alone and is exact.
+//! asks again sees the number move with the comments, without a jump at a flush. There are two exceptions. The number can step back
+//! by the changes of the last seconds when the tally is lost or comes back, or after a read that met a flush at every try, because
+//! the database alone answers then. And a tally that was restored from an old state can repeat changes until it forgets them.
 
 use std::collections::HashMap;
 use std::time::Duration;
