@@ -38,6 +38,8 @@ const RUN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(5);
 /// How often it is looked for again.
 const AGAIN_MAX: u32 = 4;
+/// How often the copies of all decided letters are looked for again, if there are few copies: a tool may hold some of them.
+const ALL_AGAIN_MAX: u32 = 2;
 
 /// A group whose dead letters have copies.
 #[derive(Debug)]
@@ -47,18 +49,12 @@ struct Group {
     topics: Vec<String>,
 }
 
-/// The copies of a group that are to be removed.
-#[derive(Debug)]
-enum Wanted {
-    /// Those of all decided letters: it is not known which decisions were made before the process began.
-    All,
-    /// Those of these letters.
-    Of(Search),
-}
-
-/// Letters whose copies are looked for.
+/// The copies of a group that are looked for.
 #[derive(Debug)]
 struct Search {
+    /// Whether those of all decided letters are: it is not known which decisions were made before the process began.
+    is_for_all: bool,
+    /// Letters that were decided since then.
     events: HashSet<Uuid>,
     from: Instant,
     /// How often some of them were not found.
@@ -70,7 +66,7 @@ struct Search {
 struct Memory {
     /// Absent before the first run.
     decisions: Option<Decisions>,
-    wanted: HashMap<String, Wanted>,
+    searches: HashMap<String, Search>,
     /// Groups whose broker removes no copies.
     unsupported: HashSet<String>,
 }
@@ -106,92 +102,91 @@ impl Memory {
         self.learn(groups, db).await?;
         let (deadline, mut removed) = (Instant::now() + RUN, 0);
         for group in groups {
-            let Some(wanted) = self.take_due(&group.name) else {
+            let Some(search) = self.take_due(&group.name) else {
                 continue;
             };
-            match sweep(group, &wanted, db, deadline).await {
+            match sweep(group, &search, db, deadline).await {
                 Ok(swept) => {
                     removed += swept.removed;
-                    self.look_again(&group.name, wanted, &swept.found);
+                    let again = search.without(&swept, Instant::now());
+                    self.searches.extend(again.map(|again| (group.name.clone(), again)));
                 }
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     tracing::info!(group = %group.name, "copies of dead letters stay: {}", error.report());
                     self.unsupported.insert(group.name.clone());
                 }
                 Err(error) => {
-                    self.wanted.insert(group.name.clone(), wanted);
+                    self.searches.insert(group.name.clone(), search);
                     return Err(error);
                 }
             }
         }
-        Ok(removed + self.wanted.len() as u64)
+        Ok(removed + self.searches.len() as u64)
     }
 
     /// Reads which letters were decided since the last run.
     async fn learn(&mut self, groups: &[Group], db: &DatabaseConnection) -> Result<()> {
         let Some(decisions) = &mut self.decisions else {
             self.decisions = Some(with_timeout(Decisions::begin(db)).await?);
-            self.wanted = groups.iter().map(|group| (group.name.clone(), Wanted::All)).collect();
+            let all = |group: &Group| (group.name.clone(), Search::for_all());
+            self.searches = groups.iter().map(all).collect();
             return Ok(());
         };
         for decision in with_timeout(decisions.read(db)).await? {
             let is_theirs = groups.iter().any(|group| group.name == decision.route);
             if is_theirs && !self.unsupported.contains(&decision.route) {
-                let wanted = self.wanted.remove(&decision.route);
-                self.wanted
-                    .insert(decision.route, Wanted::and(wanted, decision.event_id));
+                let search = self.searches.entry(decision.route).or_insert_with(Search::new);
+                search.add(decision.event_id);
             }
         }
         Ok(())
     }
 
-    fn take_due(&mut self, group: &str) -> Option<Wanted> {
-        match self.wanted.get(group)? {
-            Wanted::Of(search) if search.from > Instant::now() => None,
-            Wanted::All | Wanted::Of(_) => self.wanted.remove(group),
-        }
-    }
-
-    fn look_again(&mut self, group: &str, wanted: Wanted, found: &HashSet<Uuid>) {
-        let Wanted::Of(search) = wanted else { return };
-        if let Some(again) = search.without(found, Instant::now()) {
-            self.wanted.insert(group.to_owned(), Wanted::Of(again));
-        }
-    }
-}
-
-impl Wanted {
-    fn and(known: Option<Self>, event: Uuid) -> Self {
-        let mut events = match known {
-            Some(Self::All) => return Self::All,
-            Some(Self::Of(search)) => search.events,
-            None => HashSet::new(),
-        };
-        events.insert(event);
-        Self::Of(Search {
-            events,
-            from: Instant::now(),
-            missed: 0,
-        })
-    }
-
-    /// Whether all of them are among these.
-    fn is_among(&self, found: &HashSet<Uuid>) -> bool {
-        match self {
-            Self::All => false,
-            Self::Of(search) => search.events.is_subset(found),
-        }
+    fn take_due(&mut self, group: &str) -> Option<Search> {
+        let search = self.searches.get(group)?;
+        let is_due = search.from <= Instant::now();
+        is_due.then(|| self.searches.remove(group))?
     }
 }
 
 impl Search {
+    fn new() -> Self {
+        Self {
+            is_for_all: false,
+            events: HashSet::new(),
+            from: Instant::now(),
+            missed: 0,
+        }
+    }
+
+    fn for_all() -> Self {
+        Self {
+            is_for_all: true,
+            ..Self::new()
+        }
+    }
+
+    /// Looks for the copy of this letter too, and begins now.
+    fn add(&mut self, event: Uuid) {
+        self.events.insert(event);
+        self.from = Instant::now();
+        self.missed = 0;
+    }
+
+    /// Whether nothing else has to be found.
+    fn is_among(&self, found: &HashSet<Uuid>) -> bool {
+        !self.is_for_all && self.events.is_subset(found)
+    }
+
     /// The rest of the search and its next time; `None` if the search is over.
-    fn without(mut self, found: &HashSet<Uuid>, now: Instant) -> Option<Self> {
-        self.events.retain(|event| !found.contains(event));
+    fn without(mut self, swept: &Swept, now: Instant) -> Option<Self> {
+        self.events.retain(|event| !swept.found.contains(event));
         let wait = AGAIN * 2_u32.pow(self.missed);
         self.missed += 1;
         self.from = now + wait;
-        (!self.events.is_empty() && self.missed <= AGAIN_MAX).then_some(self)
+        self.is_for_all &= self.missed <= ALL_AGAIN_MAX && swept.looked_at < WHOLE;
+        let is_open = self.is_for_all || !self.events.is_empty();
+        (is_open && self.missed <= AGAIN_MAX).then_some(self)
     }
 }
 
@@ -199,22 +194,23 @@ impl Search {
 #[derive(Debug, Default)]
 struct Swept {
     removed: u64,
+    looked_at: usize,
     /// Letters with a copy less.
     found: HashSet<Uuid>,
 }
 
 /// Compares the copies of a group with its letters.
-async fn sweep(group: &Group, wanted: &Wanted, db: &DatabaseConnection, deadline: Instant) -> Result<Swept> {
+async fn sweep(group: &Group, search: &Search, db: &DatabaseConnection, deadline: Instant) -> Result<Swept> {
     let mut copies = group.broker.buried(&group.name, &group.topics).await?;
-    let (mut swept, mut looked_at) = (Swept::default(), 0);
+    let mut swept = Swept::default();
     let mut kept = HashMap::new();
-    let is_enough = |swept: &Swept, looked_at| looked_at >= WHOLE && wanted.is_among(&swept.found);
-    while !is_enough(&swept, looked_at) && looked_at < COPIES_MAX && Instant::now() < deadline {
+    let is_enough = |swept: &Swept| swept.looked_at >= WHOLE && search.is_among(&swept.found);
+    while !is_enough(&swept) && swept.looked_at < COPIES_MAX && Instant::now() < deadline {
         let page = copies.next(PAGE).await?;
         if page.is_empty() {
             break;
         }
-        looked_at += page.len();
+        swept.looked_at += page.len();
         // Read after the copies: a copy of a letter that died again is on the broker only after that is committed.
         let done = superfluous(&page, &group.name, db, &mut kept).await?;
         swept.removed += remove(&mut *copies, &done).await?;
@@ -261,29 +257,51 @@ async fn superfluous(
 mod tests {
     use super::*;
 
+    fn swept(looked_at: usize, found: &[Uuid]) -> Swept {
+        Swept {
+            removed: 0,
+            looked_at,
+            found: found.iter().copied().collect(),
+        }
+    }
+
     #[test]
     fn a_copy_that_is_not_found_is_looked_for_a_few_times() {
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let begin = Instant::now();
-        let search = Search {
-            events: HashSet::from([one, other]),
-            from: begin,
-            missed: 0,
-        };
-        let mut search = search.without(&HashSet::from([one]), begin).unwrap();
+        let mut search = Search::new();
+        search.add(one);
+        search.add(other);
+        let mut search = search.without(&swept(2, &[one]), begin).unwrap();
         assert_eq!((search.events.len(), search.from), (1, begin + AGAIN));
-        search = search.without(&HashSet::new(), begin).unwrap();
+        search = search.without(&swept(2, &[]), begin).unwrap();
         assert_eq!(search.from, begin + AGAIN * 2);
-        let rest = (2..=AGAIN_MAX).try_fold(search, |search, _| search.without(&HashSet::new(), begin));
+        let rest = (2..=AGAIN_MAX).try_fold(search, |search, _| search.without(&swept(2, &[]), begin));
         assert!(rest.is_none());
     }
 
     #[test]
-    fn decisions_are_added_to_what_is_wanted() {
+    fn the_copies_of_all_are_looked_for_again_if_they_are_few() {
+        let begin = Instant::now();
+        assert!(Search::for_all().without(&swept(WHOLE, &[]), begin).is_none());
+        let again = (0..ALL_AGAIN_MAX).try_fold(Search::for_all(), |search, _| search.without(&swept(3, &[]), begin));
+        let again = again.unwrap();
+        assert!(again.is_for_all);
+        assert!(again.without(&swept(3, &[]), begin).is_none());
+    }
+
+    #[test]
+    fn decisions_are_added_to_a_search() {
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let both = Wanted::and(Some(Wanted::and(None, one)), other);
-        assert!(both.is_among(&HashSet::from([one, other])));
-        assert!(!both.is_among(&HashSet::from([one])));
-        assert!(!Wanted::and(Some(Wanted::All), one).is_among(&HashSet::from([one])));
+        let mut search = Search::new();
+        search.add(one);
+        search.add(other);
+        assert!(search.is_among(&HashSet::from([one, other])));
+        assert!(!search.is_among(&HashSet::from([one])));
+        let mut all = Search::for_all();
+        all.add(one);
+        assert!(!all.is_among(&HashSet::from([one])), "the others are wanted too");
+        let rest = all.without(&swept(WHOLE, &[]), Instant::now()).unwrap();
+        assert!(!rest.is_for_all && rest.events.contains(&one));
     }
 }
