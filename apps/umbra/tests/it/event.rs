@@ -34,9 +34,11 @@ async fn published(fresh: Fresh) {
         "{waiting}"
     );
     pause(false).await;
-    let events = site
-        .until("/events?limit=100", |events| !first(events)["published_at"].is_null())
-        .await;
+    let all_published = |events: &serde_json::Value| {
+        let mut events = events.as_array().unwrap().iter();
+        events.all(|event| !event["published_at"].is_null())
+    };
+    let events = site.until("/events?limit=100", all_published).await;
     for event in events.as_array().unwrap() {
         assert!(
             event["published_at"].as_str() > event["occurred_at"].as_str(),

@@ -68,7 +68,7 @@ GET /users/ADA/notices?page=1 422 invalid null
 GET /audit/%00/g1 422 invalid null
 GET /audit/Guild/%00 422 invalid null
 GET /guilds/No%20Such%20Id 422 invalid null
-GET /guilds/%FF 422 invalid null
+GET /guilds/%FF 400 malformed null
 "#;
 
 on_each_database! {

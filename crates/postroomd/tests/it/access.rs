@@ -193,6 +193,7 @@ async fn an_address_that_others_can_reach_needs_everything_and_says_so_at_once()
         "[server.tls]",
         "server.plain_http = true",
         "postroom token create NAME --role admin",
+        "[access.members]",
     ] {
         assert!(refused.contains(missing), "{refused}");
     }
@@ -208,10 +209,11 @@ async fn an_address_that_others_can_reach_needs_everything_and_says_so_at_once()
         refused.contains("[server.tls]") && !refused.contains("token create"),
         "{refused}"
     );
-    place.configure("[server]\ntrusted_proxies = [\"127.0.0.1\"]\n");
+    let members = "[access.members]\nsecret = \"thirty-two bytes that nobody knows\"\n";
+    place.configure(&format!("{members}[server]\ntrusted_proxies = [\"127.0.0.1\"]\n"));
     let mut through_proxy = place.command(&["up", "--listen", "127.0.0.1:0"]).spawn().unwrap();
     wait_until_it_listens(&mut through_proxy).await;
-    place.configure("[server]\nplain_http = true\n");
+    place.configure(&format!("{members}[server]\nplain_http = true\n"));
     let mut child = place.command(&["up", "--listen", "0.0.0.0:0"]).spawn().unwrap();
     wait_until_it_listens(&mut child).await;
 }
