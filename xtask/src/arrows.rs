@@ -18,6 +18,7 @@ fn may_know(crate_name: &str, other: &str) -> bool {
             matches!(
                 other,
                 "postroom"
+                    | "postroom-address"
                     | "postroom-host"
                     | "postroom-proof"
                     | "postroom-realtime"
@@ -45,6 +46,10 @@ fn may_know(crate_name: &str, other: &str) -> bool {
             other,
             "postroom" | "postroom-access" | "postroom-monitor" | "postroom-shared"
         ),
+        // It prints the answers of the engine, of a host's catalogue and of activity collection.
+        "postroom-terminal" => matches!(other, "postroom" | "postroom-host" | "postroom-activity"),
+        // Every store can be opened by its address. Brokers have options, which an address alone does not give.
+        "postroom-address" => other == "postroom" || is_store,
         // State that instances share has its ports in a crate of its own.
         "postroom-redis" => matches!(other, "postroom" | "postroom-shared"),
         // A module that ships with the platform: it posts to sinks, and limits clients over all instances.
@@ -170,6 +175,13 @@ mod tests {
             "postroom-terminal",
             "postroomd",
             &["postroom-terminal must not depend on postroomd"],
+        );
+        check("postroom-terminal", "postroom-activity", &[]);
+        check("postroom-address", "postroom-sqlite", &[]);
+        check(
+            "postroom-address",
+            "postroom-redis",
+            &["postroom-address must not depend on postroom-redis"],
         );
         check("postroomd", "postroom-pii", &[]);
         check(

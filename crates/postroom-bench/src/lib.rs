@@ -72,15 +72,13 @@ pub enum Bench {
 impl Bench {
     /// Measures in this place, and removes everything that the bench has made there. Returns `None` if `stop` ends first.
     pub async fn run(self, place: Place, stop: impl Future<Output = ()>) -> Result<Option<Outcome>> {
+        // An address that cannot be used is refused before anything is made in the store.
+        let stage = match &self {
+            Self::Relay(bench) => bench.broker()?.map(|broker| (broker, bench.is_transactional)),
+            _ => None,
+        };
         let mut site = Site::open(place).await?;
-        if let Self::Relay(RelayBench {
-            to: Target::Broker {
-                broker,
-                is_transactional,
-            },
-            ..
-        }) = &self
-        {
+        if let Some((broker, is_transactional)) = &stage {
             site = site.with_stage(broker, *is_transactional).await?;
         }
         site = match &self {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use postroom::{Event, Inspect};
+use postroom_address::{StoreKind, StoreUrl};
 use postroom_mysql::Mysql;
 use postroom_postgres::Postgres;
 use postroom_sqlite::Sqlite;
@@ -62,6 +63,19 @@ pub enum Native {
 }
 
 impl Native {
+    /// Opens the store at this address with its driver.
+    pub async fn open(url: &StoreUrl) -> Result<Self> {
+        let address = url.address();
+        let opened: postroom::Result<Self> = match url.kind() {
+            StoreKind::Postgres => Postgres::connect(address)
+                .await
+                .map(|store| Self::Postgres(Arc::new(store))),
+            StoreKind::Mysql => Mysql::connect(address).await.map(|store| Self::Mysql(Arc::new(store))),
+            StoreKind::Sqlite => Sqlite::open(address).await.map(|store| Self::Sqlite(Arc::new(store))),
+        };
+        opened.with_context(|| format!("open the store {url}"))
+    }
+
     /// The store as a port, for a relay.
     pub fn store(&self) -> Arc<dyn Inspect> {
         match self {

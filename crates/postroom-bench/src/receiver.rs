@@ -1,5 +1,7 @@
 //! The receivers of a relay: a subscriber with an effect in the database, a destination that accepts everything, a broker.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,13 +9,13 @@ use postroom::{
     Batch, Destination, DomainEvent as _, Error, ErrorKind, Event, Filter, Handler, NullDestination, Receipt, Route,
     Start, Subscriber, To, Tx,
 };
+use postroom_address::BrokerAddress;
 use sea_orm::{ConnectionTrait as _, Statement};
 use uuid::Uuid;
 
 use crate::native::{Native, Sql, sql};
 use crate::paid::Paid;
 use crate::tally::Tally;
-use crate::trial_broker::TrialBroker;
 
 /// The route, and the subscriber's group.
 pub(super) const ROUTE: &str = "bench-relay";
@@ -25,13 +27,41 @@ pub(super) const EFFECT: Sql = sql!("effect");
 pub enum Target {
     /// A receiver in this process.
     Here(Receiver),
-    /// A topic of a broker, made and removed by the bench.
-    Broker {
-        /// The broker.
-        broker: TrialBroker,
-        /// In transactions, one per page; Kafka only.
-        is_transactional: bool,
-    },
+    /// A topic of this broker, made and removed by the bench.
+    Broker(BrokerAddress),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Here(Receiver::Subscriber)
+    }
+}
+
+/// `subscriber`, `null` or the address of a broker.
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "subscriber" => Ok(Self::Here(Receiver::Subscriber)),
+            "null" => Ok(Self::Here(Receiver::Null)),
+            address => {
+                let broker = address.parse().map(Self::Broker);
+                broker.map_err(|error| format!("name subscriber, null or a broker, whose address {error}"))
+            }
+        }
+    }
+}
+
+/// As it is parsed, without the password of a broker.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(Receiver::Subscriber) => f.write_str("subscriber"),
+            Self::Here(Receiver::Null) => f.write_str("null"),
+            Self::Broker(address) => address.fmt(f),
+        }
+    }
 }
 
 /// A receiver in this process.

@@ -17,6 +17,7 @@ use crate::receiver::{Receiver, Target};
 use crate::running::{Running, register};
 use crate::site::Site;
 use crate::tally::Tally;
+use crate::trial_broker::TrialBroker;
 use crate::writers::{Writers, Written};
 
 /// Events of one transaction while the backlog is written.
@@ -29,6 +30,8 @@ const WARM_UP: f64 = 0.1;
 pub struct RelayBench {
     /// Receiver of the events.
     pub to: Target,
+    /// To a broker in transactions, one per page; Kafka only.
+    pub is_transactional: bool,
     /// Number of events in the backlog.
     pub events: u32,
     /// Events per second while latency is measured, each in its own transaction.
@@ -52,10 +55,18 @@ pub(super) struct RelayResult {
 }
 
 impl RelayBench {
+    /// The broker of a bench that publishes.
+    pub(super) fn broker(&self) -> Result<Option<TrialBroker>> {
+        match &self.to {
+            Target::Here(_) => Ok(None),
+            Target::Broker(address) => TrialBroker::open(address).map(Some),
+        }
+    }
+
     pub(super) async fn outcome(&self, site: &Site) -> Result<Outcome> {
         match &self.to {
             Target::Here(receiver) => self.run(site, *receiver).await?.outcome(),
-            Target::Broker { .. } => {
+            Target::Broker(_) => {
                 let stage = site.stage.as_ref().context("no topic was made")?;
                 publish::run(self, site, stage).await?.outcome()
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use postroom::{Broker, Tls};
+use postroom_address::{BrokerAddress, BrokerKind};
 use postroom_kafka::{Kafka, TopicSpec};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
@@ -31,20 +32,29 @@ enum Adapter {
 }
 
 impl TrialBroker {
+    /// The broker at this address.
+    pub fn open(address: &BrokerAddress) -> Result<Self> {
+        match address.kind() {
+            BrokerKind::Kafka => Self::kafka(address.secret()),
+            BrokerKind::RabbitMq => Self::rabbitmq(address.secret()),
+            BrokerKind::Redis => Self::redis(address.secret()),
+        }
+    }
+
     /// Kafka at `kafka://host:9092`; `kafka+ssl://…` encrypts, with the certificate authorities of the system.
-    pub fn kafka(url: &str) -> Result<Self> {
+    fn kafka(url: &str) -> Result<Self> {
         let mut options = postroom_kafka::Options::new(url.replacen("kafka+ssl:", "kafka:", 1));
         options.security.tls = url.starts_with("kafka+ssl:").then(Tls::default);
         Ok(Self::new(Adapter::Kafka(Kafka::new(&options)?), url))
     }
 
     /// RabbitMQ at `amqp://user:password@host/vhost`; `amqps://…` encrypts.
-    pub fn rabbitmq(url: &str) -> Result<Self> {
+    fn rabbitmq(url: &str) -> Result<Self> {
         Ok(Self::new(Adapter::RabbitMq(RabbitMq::new(url)?), url))
     }
 
     /// Redis at `redis://user:password@host`; `rediss://…` encrypts.
-    pub fn redis(url: &str) -> Result<Self> {
+    fn redis(url: &str) -> Result<Self> {
         let redis = Redis::open(url, postroom_redis::Options::default())?;
         Ok(Self::new(Adapter::Redis(redis), url))
     }

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 /// The template of stream names, unless the options have another one.
 pub(crate) const STREAM: &str = "postroom:{{topic}}:{number}";
 
-const TOPIC: &str = "{topic}";
-const NUMBER: &str = "{number}";
+pub(crate) const TOPIC: &str = "{topic}";
+pub(crate) const NUMBER: &str = "{number}";
 
 /// Builds the names of keys.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postroom::{Result, Tls};
 
-use crate::names::{Names, STREAM};
+use crate::names::{NUMBER, Names, STREAM, TOPIC};
 
 /// Options of the broker, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,5 +57,53 @@ impl Options {
     /// Checks the template of stream names. [`crate::Redis::open`] does this too.
     pub fn check_stream(&self) -> Result<()> {
         Names::new(&self.stream, self.partitions).map(drop)
+    }
+
+    /// The same for a topic that is one stream, whose name other programs know: the topic's behind this prefix. Without a prefix, a
+    /// template that has no number stays as it is.
+    #[must_use]
+    pub fn one_stream(&self, prefix: Option<&str>) -> Self {
+        let stream = match prefix {
+            Some(prefix) => format!("{prefix}{TOPIC}"),
+            None if self.has_plain_stream() => TOPIC.to_owned(),
+            None => self.stream.clone(),
+        };
+        Self {
+            stream,
+            partitions: 1,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the template says nothing about the name of a topic that is one stream.
+    pub fn has_plain_stream(&self) -> bool {
+        self.stream == TOPIC || self.stream.contains(NUMBER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_is_one_stream_has_its_own_name() {
+        let check = |template: &str, prefix: Option<&str>, stream: &str, is_plain: bool| {
+            let options = Options {
+                stream: template.to_owned(),
+                ..Options::default()
+            };
+            let one = options.one_stream(prefix);
+            assert_eq!(
+                (one.stream.as_str(), one.partitions),
+                (stream, 1),
+                "{template} {prefix:?}"
+            );
+            assert_eq!(options.has_plain_stream(), is_plain, "{template}");
+            one.check_stream().unwrap();
+        };
+        check(STREAM, None, "{topic}", true);
+        check(STREAM, Some("shop:"), "shop:{topic}", true);
+        check("{topic}", None, "{topic}", true);
+        check("a:{topic}", None, "a:{topic}", false);
     }
 }

@@ -1,160 +1,16 @@
 //! The brokers that are configured, each opened once for all that use it.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use postroom::{Broker, Destination, Mode, Namespaced, Topic};
-use postroom_bench::TrialBroker;
+use postroom_address::BrokerKind;
 use postroom_kafka::Kafka;
 use postroom_rabbitmq::RabbitMq;
 use postroom_shared::SharedState;
 
 use crate::config;
-
-/// A kind of broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum BrokerKind {
-    Kafka,
-    RabbitMq,
-    Redis,
-}
-
-impl BrokerKind {
-    /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Kafka, Self::RabbitMq, Self::Redis];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Kafka => "kafka",
-            Self::RabbitMq => "rabbitmq",
-            Self::Redis => "redis",
-        }
-    }
-
-    /// How addresses begin: one that is not encrypted, one that is.
-    fn schemes(self) -> [&'static str; 2] {
-        match self {
-            Self::Kafka => ["kafka", "kafka+ssl"],
-            Self::RabbitMq => ["amqp", "amqps"],
-            Self::Redis => ["redis", "rediss"],
-        }
-    }
-
-    /// How an address begins whose connections are encrypted.
-    pub(crate) fn encrypted(self) -> &'static str {
-        let [_, encrypted] = self.schemes();
-        encrypted
-    }
-}
-
-impl FromStr for BrokerKind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or(())
-    }
-}
-
-impl fmt::Display for BrokerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The address of a broker. Shown without its password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct BrokerUrl(String);
-
-impl BrokerUrl {
-    pub(crate) fn parse(kind: BrokerKind, text: &str) -> Result<Self, String> {
-        let is_right = |scheme: &&str| {
-            let rest = text.strip_prefix(*scheme).and_then(|rest| rest.strip_prefix("://"));
-            rest.is_some_and(|host| !host.is_empty())
-        };
-        if kind == BrokerKind::Kafka && text.contains('@') {
-            return Err("a name and a password have their own place: [brokers.kafka.sasl]".to_owned());
-        }
-        if kind.schemes().iter().any(is_right) {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(format!(
-            "must begin with {}:// and name a host",
-            kind.schemes().join(":// or ")
-        ))
-    }
-
-    /// With its password.
-    pub(crate) fn secret(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether it asks for TLS.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        let scheme = self.0.split("://").next().unwrap_or_default();
-        BrokerKind::ALL.into_iter().any(|kind| kind.encrypted() == scheme)
-    }
-}
-
-impl fmt::Display for BrokerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.split_once("://"), self.0.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://…@{host}"),
-            _ => f.write_str(&self.0),
-        }
-    }
-}
-
-impl fmt::Debug for BrokerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A broker named by its address alone, as a flag does.
-#[derive(Clone, Debug)]
-pub(crate) struct BrokerAddress {
-    kind: BrokerKind,
-    url: BrokerUrl,
-}
-
-impl BrokerAddress {
-    /// Gets the broker ready for a trial; connections are made when they are needed.
-    pub(crate) fn open(&self) -> Result<TrialBroker> {
-        match self.kind {
-            BrokerKind::Kafka => TrialBroker::kafka(self.secret()),
-            BrokerKind::RabbitMq => TrialBroker::rabbitmq(self.secret()),
-            BrokerKind::Redis => TrialBroker::redis(self.secret()),
-        }
-    }
-
-    /// With its password.
-    pub(crate) fn secret(&self) -> &str {
-        self.url.secret()
-    }
-}
-
-impl FromStr for BrokerAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let scheme = text.split("://").next().unwrap_or_default();
-        let kind = BrokerKind::ALL
-            .into_iter()
-            .find(|kind| kind.schemes().contains(&scheme));
-        let kind = kind.ok_or("must begin with kafka://, amqp:// or redis://")?;
-        let url = BrokerUrl::parse(kind, text)?;
-        Ok(Self { kind, url })
-    }
-}
-
-impl fmt::Display for BrokerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.url, f)
-    }
-}
 
 /// The brokers with an address.
 #[derive(Debug, Default)]
@@ -251,20 +107,6 @@ mod tests {
     use postroom_host::{Queue, QueueNames};
 
     use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_its_password() {
-        let check = |kind: BrokerKind, text: &str, shown: &str| {
-            assert_eq!(BrokerUrl::parse(kind, text).unwrap().to_string(), shown);
-        };
-        check(BrokerKind::Kafka, "kafka://a:1,b:2", "kafka://a:1,b:2");
-        check(BrokerKind::RabbitMq, "amqp://me:pass@host:1/%2f", "amqp://…@host:1/%2f");
-        check(BrokerKind::Redis, "rediss://:p@ss@host/", "rediss://…@host/");
-        check(BrokerKind::Kafka, "kafka+ssl://a:1", "kafka+ssl://a:1");
-        assert!(BrokerUrl::parse(BrokerKind::Kafka, "amqp://a").is_err());
-        assert!(BrokerUrl::parse(BrokerKind::Kafka, "kafka://me:pass@a:1").is_err());
-        assert!(BrokerUrl::parse(BrokerKind::Redis, "redis://").is_err());
-    }
 
     #[test]
     fn a_module_has_queues_of_its_own_on_a_broker_that_others_share() {

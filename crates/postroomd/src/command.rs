@@ -27,10 +27,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use postroom_address::StoreUrl;
 use postroom_telemetry::log;
 
 use crate::config::Config;
-use crate::store::StoreUrl;
 
 /// Delivers the events that your transaction commits: nothing lost, in order per aggregate, with one effect — and you can see it.
 #[derive(Debug, Parser)]

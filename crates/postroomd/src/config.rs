@@ -16,13 +16,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use postroom_address::{BrokerKind, StoreUrl};
 use postroom_host::{Module, Queue, Retention};
 use postroom_telemetry::LogFormat;
 use toml::Table;
 
-use crate::broker::BrokerKind;
 use crate::module::BUILT_IN;
-use crate::store::StoreUrl;
 
 pub(crate) use access::Access;
 pub(crate) use alert::Alerts;
@@ -255,7 +254,7 @@ mod tests {
         };
         assert_eq!(config.routes, [expected]);
         assert_eq!(config.retention.inbox, 7 * DAY);
-        assert_eq!(config.store.url.kind(), crate::store::Kind::Postgres);
+        assert_eq!(config.store.url.kind(), postroom_address::StoreKind::Postgres);
         assert_eq!(config.modules.broker("commerce"), Some(BrokerKind::Kafka));
     }
 
@@ -285,7 +284,7 @@ mod tests {
     fn the_tasteam_profile_has_its_numbers() {
         let profile = include_str!("../../../deploy/profiles/tasteam.toml");
         let config = Config::read(profile, none()).unwrap();
-        assert_eq!(config.store.url.kind(), crate::store::Kind::Postgres);
+        assert_eq!(config.store.url.kind(), postroom_address::StoreKind::Postgres);
         assert_eq!(config.modules.broker("activity"), Some(BrokerKind::Redis));
         let own = config.modules.own("activity");
         let settings: postroom_activity::Settings = own.try_into().unwrap();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use postroom::operate::token::{self, Role};
 use postroom::{CancellationToken, Inspect, Mode};
+use postroom_address::BrokerKind;
 use postroom_host::{Access, Feed, Module, Platform, Process};
 use tokio::net::TcpListener;
 
-use crate::broker::{BrokerKind, Brokers};
+use crate::broker::Brokers;
 use crate::config::{Config, Destination, Route};
 use crate::module;
 use crate::signal::Signals;

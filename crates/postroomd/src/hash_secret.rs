@@ -36,10 +36,10 @@ pub(crate) fn invent(config: &mut Config) {
     }
 }
 
-/// The folder of the store, if this program makes it by itself.
+/// The folder of the store, if it is the one that this program makes when no other is named.
 pub(crate) fn folder(config: &Config) -> Option<PathBuf> {
-    let file = config.store.url.file()?;
-    file.parent().map(Path::to_owned)
+    let url = &config.store.url;
+    url.folder().filter(|_| url.is_built_in())
 }
 
 fn is_given(config: &Config) -> bool {

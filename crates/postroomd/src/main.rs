@@ -10,7 +10,6 @@ mod hash_secret;
 mod module;
 mod secret_file;
 mod signal;
-mod store;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use postroom::Migration;
+use postroom_address::{BrokerKind, PLATFORM};
 use postroom_host::{Misconfigured, Module, Topics};
 use toml::Table;
 
-use crate::broker::BrokerKind;
 use crate::config::Config;
-use crate::store::{PLATFORM, StoreUrl};
 
 /// A module, by the name of its section in the configuration.
 pub(crate) type BuiltIn = (&'static str, fn() -> Module);
@@ -33,7 +32,7 @@ pub(crate) const BUILT_IN: [BuiltIn; 7] = [
 /// The modules that are on with this configuration, with their settings: on the built-in file all that are not switched off,
 /// elsewhere those that are switched on.
 pub(crate) fn enabled(config: &Config) -> Vec<Module> {
-    let is_built_in = config.store.url == StoreUrl::default();
+    let is_built_in = config.store.url.is_built_in();
     let is_on = |name: &str| config.modules.enabled(name).unwrap_or(is_built_in);
     all(config).into_iter().filter(|module| is_on(module.name)).collect()
 }
@@ -84,7 +83,7 @@ pub(crate) fn variables() -> HashMap<&'static str, Vec<String>> {
 
 /// The owners of tables in the store: the platform, and the modules that are on.
 pub(crate) fn owners(config: &Config) -> Vec<Owner> {
-    let database = config.store.url.database();
+    let database = config.store.url.kind().backend();
     let modules = enabled(config).into_iter();
     let modules = modules.map(|module| (module.name, module.migrations(database)));
     let platform = (PLATFORM, config.store.url.migrations().to_vec());

@@ -1,28 +1,21 @@
 //! `postroom bench`: measures on your own machine and database what the documentation promises. The measurements are in
 //! `postroom-bench`; here are the flags, the store and the broker, and the page.
 
-mod target;
-
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+use postroom_address::StoreUrl;
 use postroom_bench::{
     AccessBench, BacklogBench, Bench as Measurement, CollectBench, EmitBench, IdleBench, IngestBench, Native, Outcome,
-    Place, Protocol, RelayBench, Setting, StreamBench,
+    Place, Protocol, RelayBench, Setting, StreamBench, Target,
 };
-use postroom_mysql::Mysql;
-use postroom_postgres::Postgres;
-use postroom_sqlite::Sqlite;
 
 use crate::command::trial::{Ground, migrate, progress};
 use crate::listing::{Cell, Listing};
 use crate::output::{Tone, print, print_json};
 use crate::signal::Signals;
-use crate::store::{Kind, StoreUrl};
-use target::Target;
 
 /// Measure speed, latency and cost on this machine
 ///
@@ -189,7 +182,7 @@ impl Bench {
         }
         let mut signals = Signals::listen()?;
         let ground = Ground::new(store)?;
-        let native = open(&ground.url).await?;
+        let native = Native::open(&ground.url).await?;
         migrate(&native.store()).await?;
         let repeat = match store {
             None => format!("postroom bench {}", self.what.flags()),
@@ -256,7 +249,8 @@ impl What {
                 rate,
                 seconds,
             } => Measurement::Relay(RelayBench {
-                to: to.open(transactional)?,
+                to,
+                is_transactional: transactional,
                 events,
                 rate,
                 seconds,
@@ -282,21 +276,6 @@ impl What {
             Self::StreamClients { .. } => bail!("clients of streams measure nothing by themselves"),
         })
     }
-}
-
-/// Opens the store with its driver.
-async fn open(url: &StoreUrl) -> Result<Native> {
-    let address = url.address();
-    let opened: postroom::Result<Native> = match url.kind() {
-        Kind::Postgres => Postgres::connect(address)
-            .await
-            .map(|store| Native::Postgres(Arc::new(store))),
-        Kind::Mysql => Mysql::connect(address)
-            .await
-            .map(|store| Native::Mysql(Arc::new(store))),
-        Kind::Sqlite => Sqlite::open(address).await.map(|store| Native::Sqlite(Arc::new(store))),
-    };
-    opened.with_context(|| format!("open the store {url}"))
 }
 
 fn page(outcome: &Outcome, on: &Setting) -> String {

@@ -3,12 +3,12 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::{Migration, migration};
+use postroom_address::PLATFORM;
 use postroom_terminal::output::{print, print_json};
 use serde_json::json;
 
 use crate::config::Config;
 use crate::module::{self, Owner};
-use crate::store::PLATFORM;
 
 /// Bring the store's tables up to date
 ///

@@ -12,7 +12,6 @@ use crate::daemon;
 use crate::hash_secret;
 use crate::module;
 use crate::signal::Signals;
-use crate::store::StoreUrl;
 
 /// Run chosen roles of the daemon, with logs and without example traffic
 ///
@@ -46,9 +45,7 @@ impl Serve {
         let Some(store) = signals.unless(config.store.url.open_ready()).await.transpose()? else {
             return Ok(());
         };
-        if config.store.url == StoreUrl::default()
-            && let Some(folder) = hash_secret::folder(&config)
-        {
+        if let Some(folder) = hash_secret::folder(&config) {
             hash_secret::keep(&mut config, &folder)?;
         }
         let process = daemon::platform(&config, &store, module::enabled(&config))?

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use postroom::operate::counted;
+use postroom_address::BrokerKind;
 use postroom_host::Module;
 use postroom_kafka::{Difference, TopicSpec};
 use postroom_terminal::output;
 use serde_json::json;
 
-use crate::broker::BrokerKind;
 use crate::config::{Config, Destination};
 use crate::module;
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use postroom::{Inspect, migration};
+use postroom_address::{PLATFORM, StoreUrl};
 use tempfile::TempDir;
-
-use crate::store::{PLATFORM, StoreUrl};
 
 /// The store of a trial.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use postroom::{Inspect, operate};
+use postroom_address::StoreUrl;
 use postroom_host::Module;
 use postroom_monitor::progress;
 use postroom_telemetry::{Traces, log};
@@ -19,7 +20,6 @@ use crate::demo::Offered;
 use crate::hash_secret;
 use crate::module;
 use crate::signal::Signals;
-use crate::store::StoreUrl;
 
 /// Run everything in one process: store, relay, modules, HTTP
 ///
@@ -126,8 +126,9 @@ impl Up {
 
     /// The folder of the store, unless it is a store of the operator's own.
     fn own_folder(&self, config: &Config) -> Option<PathBuf> {
-        let is_ours = self.data.is_some() || config.store.url == StoreUrl::default();
-        hash_secret::folder(config).filter(|_| is_ours)
+        let url = &config.store.url;
+        let is_ours = self.data.is_some() || url.is_built_in();
+        url.folder().filter(|_| is_ours)
     }
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use postroom::{Error, ErrorKind, Inspect, migration};
+use postroom_address::{BrokerAddress, PLATFORM, StoreKind, StoreUrl};
+use postroom_bench::TrialBroker;
 use postroom_proof::failures::Failures;
 use postroom_proof::process::Process;
 use postroom_proof::trial::Outcome;
@@ -19,11 +21,9 @@ use postroom_terminal::output::{print, print_json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::BrokerAddress;
 use crate::command::trial::{Ground, migrate, progress};
 use crate::config::Config;
 use crate::signal::Signals;
-use crate::store::{Kind, PLATFORM, StoreUrl};
 
 /// Keys of a run.
 const KEYS: u32 = 64;
@@ -89,9 +89,9 @@ impl ReaderName {
     }
 
     /// Refuses a reader that this database does not have.
-    fn check(self, kind: Kind) -> Result<()> {
+    fn check(self, kind: StoreKind) -> Result<()> {
         match (self, kind) {
-            (Self::Xmin, Kind::Sqlite | Kind::Mysql) => bail!(
+            (Self::Xmin, StoreKind::Sqlite | StoreKind::Mysql) => bail!(
                 "the reader xmin asks for pg_snapshot_xmin, which {kind} does not have; name a PostgreSQL --store, or try \
                  --reader naive-id"
             ),
@@ -136,7 +136,7 @@ impl Verify {
 
     /// The run with this prefix. Its relays keep their journals in `folder`.
     fn plan(&self, prefix: &str, folder: Option<&Path>) -> Result<Trial> {
-        let through = self.through.as_ref().map(BrokerAddress::open).transpose()?;
+        let through = self.through.as_ref().map(TrialBroker::open).transpose()?;
         let through = through.map(|broker| broker.adapter());
         let workload = |keys| Workload {
             prefix: prefix.to_owned(),
@@ -184,7 +184,10 @@ impl Verify {
         let (topic, groups) = (trial.topic(), trial.groups());
         let group = groups.first().map_or("", String::as_str);
         let says = || format!("the broker {address} could not be reached, so nothing is proved");
-        address.open()?.create_topic(&topic).await.with_context(says)?;
+        TrialBroker::open(address)?
+            .create_topic(&topic)
+            .await
+            .with_context(says)?;
         match broker.waiting(group, &[topic]).await {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(says),
             _ => Ok(()),
@@ -195,7 +198,7 @@ impl Verify {
     async fn remove_topic(&self, trial: &Trial) {
         let Some(address) = &self.through else { return };
         let topic = trial.topic();
-        let removing = async { address.open()?.remove_topic(&topic, &trial.groups()).await };
+        let removing = async { TrialBroker::open(address)?.remove_topic(&topic, &trial.groups()).await };
         if let Err(error) = removing.await {
             tracing::warn!("{topic} is left on {address}; remove it: {error:#}");
         }

@@ -1,6 +1,7 @@
 //! `[brokers]`: where each broker is, who may listen in, and how it is used.
 
 use postroom::{Identity, Result, Start, Tls};
+use postroom_address::{BrokerKind, BrokerUrl};
 use postroom_kafka::{Kafka, Login, Mechanism, Security};
 use postroom_rabbitmq::RabbitMq;
 use postroom_redis::Redis;
@@ -8,7 +9,6 @@ use toml::Table;
 
 use super::section::{Mistakes, Section};
 use super::value;
-use crate::broker::{BrokerKind, BrokerUrl};
 
 /// Every broker there can be; one without an address is not there.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,17 +1,12 @@
 //! Which broker feeds a module, and under which names: `broker` of the module's section, or the names of its own specification
 //! (`message_queue`). Both are one setting; where they contradict each other, the mistake names both keys.
 
+use postroom_address::BrokerKind;
 use postroom_host::Queue;
 
 use super::Modules;
 use super::broker::Brokers;
 use super::section::Section;
-use crate::broker::BrokerKind;
-
-/// The placeholder of the partition's number in a stream name.
-const NUMBER: &str = "{number}";
-/// The stream name that is the topic's.
-const PLAIN: &str = "{topic}";
 
 /// The broker that feeds a module, by `broker` and by what the module's own settings say.
 pub(super) fn broker(
@@ -20,7 +15,7 @@ pub(super) fn broker(
     queue: Option<&Queue>,
 ) -> Option<BrokerKind> {
     let Some(queue) = queue else { return broker };
-    let provider = queue.provider.and_then(|name| name.parse::<BrokerKind>().ok());
+    let provider = queue.provider.and_then(BrokerKind::named);
     let place = section.path_of("broker");
     match (queue.is_enabled, broker) {
         (Some(false), Some(kind)) => {
@@ -62,7 +57,7 @@ pub(super) fn check(root: &mut Section<'_>, brokers: &Brokers, modules: &Modules
                 "topic_prefix",
                 "names the stream, and so does brokers.redis.prefix; remove one of the two",
             );
-        } else if queue.topic_prefix.is_some() && !may_be_prefixed(&brokers.redis.options.stream) {
+        } else if queue.topic_prefix.is_some() && !brokers.redis.options.has_plain_stream() {
             wrong(
                 "topic_prefix",
                 "names the stream, and so does brokers.redis.stream; remove one of the two",
@@ -75,22 +70,10 @@ pub(super) fn check(root: &mut Section<'_>, brokers: &Brokers, modules: &Modules
 
 /// Redis with the names of a module's queue: its topic is one stream with exactly its name.
 pub(crate) fn of_queue(redis: &postroom_redis::Options, queue: &Queue) -> postroom_redis::Options {
-    let stream = match &queue.topic_prefix {
-        Some(prefix) => format!("{prefix}{PLAIN}"),
-        None if redis.stream.contains(NUMBER) => PLAIN.to_owned(),
-        None => redis.stream.clone(),
-    };
     postroom_redis::Options {
-        stream,
-        partitions: 1,
         poll_timeout: queue.poll_timeout.unwrap_or(redis.poll_timeout),
-        ..redis.clone()
+        ..redis.one_stream(queue.topic_prefix.as_deref())
     }
-}
-
-/// Whether a stream name says nothing about a prefix of a topic that is one stream.
-fn may_be_prefixed(stream: &str) -> bool {
-    stream == PLAIN || stream.contains(NUMBER)
 }
 
 #[cfg(test)]

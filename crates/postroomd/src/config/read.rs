@@ -1,5 +1,6 @@
 //! From TOML text and environment variables to a configuration, or to everything that is wrong with them.
 
+use postroom_address::BrokerKind;
 use postroom_host::{Mistake, Module, Queue, Retention};
 use postroom_telemetry::LogFormat;
 use toml::{Table, Value};
@@ -10,7 +11,6 @@ use super::{
     server, value,
 };
 
-use crate::broker::BrokerKind;
 use crate::module;
 
 const PREFIX: &str = "POSTROOM__";

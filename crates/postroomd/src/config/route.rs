@@ -10,12 +10,13 @@ use postroom::{
     BATCH, BATCH_MAX, Broker, Dead, Delays, Filter, LogDestination, Mode, NullDestination, Ordering, PROBE_EVERY,
     Probe, Retry, Start, To, Topic,
 };
+use postroom_address::BrokerKind;
 use postroom_http::{Secret, Webhook};
 use toml::{Table, Value};
 
 use super::section::Section;
 use super::value;
-use crate::broker::{BrokerKind, Brokers};
+use crate::broker::Brokers;
 
 /// A route as it is configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -299,7 +300,7 @@ fn destination(value: &Value) -> Result<Destination, String> {
     match value.as_str() {
         Some("null") => Ok(Destination::Null),
         Some("log") => Ok(Destination::Log),
-        Some(broker) if broker.parse::<BrokerKind>().is_ok() => value::broker(value).map(Destination::Broker),
+        Some(broker) if BrokerKind::named(broker).is_some() => value::broker(value).map(Destination::Broker),
         Some("http") => Ok(Destination::Http(Hook::default())),
         _ => Err(format!(
             "must be \"kafka\", \"rabbitmq\", \"redis\", \"http\", \"log\" or \"null\", not {value}"

@@ -7,13 +7,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use postroom::Start;
+use postroom_address::{BrokerKind, BrokerUrl, StoreUrl};
 use postroom_telemetry::log;
 use time::Time;
 use time::macros::format_description;
 use toml::Value;
-
-use crate::broker::{BrokerKind, BrokerUrl};
-use crate::store::StoreUrl;
 
 fn must_be(wanted: &str, value: &Value) -> String {
     format!("must be {wanted}, not {value}")
@@ -89,7 +87,7 @@ where
 }
 
 pub(super) fn broker(value: &Value) -> Result<BrokerKind, String> {
-    let kind = value.as_str().and_then(|text| text.parse().ok());
+    let kind = value.as_str().and_then(BrokerKind::named);
     kind.ok_or_else(|| must_be(r#""kafka", "rabbitmq" or "redis""#, value))
 }
 

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::hash_secret;
 use crate::listing::Listing;
 use crate::output::{print, print_json};
-use crate::store::StoreUrl;
+use postroom_address::StoreUrl;
 
 /// Show what the PII firewall would remove from a file, without the removed values
 ///

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use postroom::{Broker, Risk, operate};
+use postroom_address::BrokerKind;
 use postroom_host::Module;
 use postroom_terminal::output::chain;
 use postroom_terminal::page::finding::{Finding, State};
 
-use crate::broker::{BrokerKind, Brokers};
+use crate::broker::Brokers;
 use crate::config::Config;
 use crate::module::{self, Group};
 

@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! The address of a store, and how it is opened.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,23 @@ use sea_orm::DbBackend;
 const FOLDER: &str = "postroom-data";
 const FILE: &str = "postroom.db";
 /// The owner of the platform's migrations.
-pub(crate) const PLATFORM: &str = "postroom";
+pub const PLATFORM: &str = "postroom";
 
 /// Where a store is. Shown without its password.
-#[derive(Clone, PartialEq)]
-pub(crate) struct StoreUrl {
-    kind: Kind,
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    kind: StoreKind,
     address: String,
 }
 
 /// Which database.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// SQLite.
     Sqlite,
+    /// PostgreSQL.
     Postgres,
+    /// MySQL or MariaDB.
     Mysql,
 }
 
@@ -40,65 +43,61 @@ impl Default for StoreUrl {
 
 impl StoreUrl {
     /// The file that Postroom keeps in a folder of its own.
-    pub(crate) fn in_folder(folder: &Path) -> Self {
+    pub fn in_folder(folder: &Path) -> Self {
         Self {
-            kind: Kind::Sqlite,
+            kind: StoreKind::Sqlite,
             address: format!("sqlite://{}", folder.join(FILE).display()),
         }
     }
 
+    /// Whether it is the file that Postroom makes by itself when no other store is named.
+    pub fn is_built_in(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Which database.
-    pub(crate) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StoreKind {
         self.kind
     }
 
     /// The address as it was given, with whatever secret it holds: for opening, never for showing.
-    pub(crate) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// The platform's migrations there, oldest first.
-    pub(crate) fn migrations(&self) -> &'static [Migration] {
+    pub fn migrations(&self) -> &'static [Migration] {
         match self.kind {
-            Kind::Sqlite => postroom_sqlite::MIGRATIONS,
-            Kind::Postgres => postroom_postgres::MIGRATIONS,
-            Kind::Mysql => postroom_mysql::MIGRATIONS,
-        }
-    }
-
-    /// Which SQL it takes.
-    pub(crate) fn database(&self) -> DbBackend {
-        match self.kind {
-            Kind::Sqlite => DbBackend::Sqlite,
-            Kind::Postgres => DbBackend::Postgres,
-            Kind::Mysql => DbBackend::MySql,
+            StoreKind::Sqlite => postroom_sqlite::MIGRATIONS,
+            StoreKind::Postgres => postroom_postgres::MIGRATIONS,
+            StoreKind::Mysql => postroom_mysql::MIGRATIONS,
         }
     }
 
     /// Opens the store; an SQLite file is made when it is missing.
-    pub(crate) async fn open(&self) -> Result<Arc<dyn Inspect>> {
+    pub async fn open(&self) -> Result<Arc<dyn Inspect>> {
         let opened: postroom::Result<Arc<dyn Inspect>> = match self.kind {
-            Kind::Sqlite => Sqlite::open(&self.address).await.map(|store| Arc::new(store) as _),
-            Kind::Postgres => Postgres::connect(&self.address).await.map(|store| Arc::new(store) as _),
-            Kind::Mysql => Mysql::connect(&self.address).await.map(|store| Arc::new(store) as _),
+            StoreKind::Sqlite => Sqlite::open(&self.address).await.map(|store| Arc::new(store) as _),
+            StoreKind::Postgres => Postgres::connect(&self.address).await.map(|store| Arc::new(store) as _),
+            StoreKind::Mysql => Mysql::connect(&self.address).await.map(|store| Arc::new(store) as _),
         };
         opened.with_context(|| format!("open the store {self}"))
     }
 
     /// Opens the store without changing anything: a user that may only read can do it.
-    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Inspect>> {
+    pub async fn open_to_read(&self) -> Result<Arc<dyn Inspect>> {
         match self.kind {
-            Kind::Sqlite => {
+            StoreKind::Sqlite => {
                 let opened = Sqlite::open_to_read(&self.address).await;
                 let store = opened.with_context(|| format!("open the store {self}"))?;
                 Ok(Arc::new(store))
             }
-            Kind::Postgres | Kind::Mysql => self.open().await, // connecting changes nothing
+            StoreKind::Postgres | StoreKind::Mysql => self.open().await, // connecting changes nothing
         }
     }
 
     /// Opens a store that is there and has its tables.
-    pub(crate) async fn open_ready(&self) -> Result<Arc<dyn Inspect>> {
+    pub async fn open_ready(&self) -> Result<Arc<dyn Inspect>> {
         self.refuse_missing_file()?;
         let store = self.open().await?;
         self.refuse_old_tables(store.as_ref()).await?;
@@ -106,7 +105,7 @@ impl StoreUrl {
     }
 
     /// The same for commands that only look: see [`StoreUrl::open_to_read`].
-    pub(crate) async fn open_ready_to_read(&self) -> Result<Arc<dyn Inspect>> {
+    pub async fn open_ready_to_read(&self) -> Result<Arc<dyn Inspect>> {
         self.refuse_missing_file()?;
         let store = self.open_to_read().await?;
         self.refuse_old_tables(store.as_ref()).await?;
@@ -135,12 +134,17 @@ impl StoreUrl {
         Ok(())
     }
 
+    /// The folder of an SQLite store.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.file()?.parent().map(Path::to_owned)
+    }
+
     /// The file of an SQLite store.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
+    pub fn file(&self) -> Option<PathBuf> {
         let path = self
             .address
             .strip_prefix("sqlite:")
-            .filter(|_| self.kind == Kind::Sqlite)?;
+            .filter(|_| self.kind == StoreKind::Sqlite)?;
         let path = path.strip_prefix("//").unwrap_or(path);
         Some(path.split_once('?').map_or(path, |(path, _)| path).into())
     }
@@ -152,9 +156,9 @@ impl FromStr for StoreUrl {
     fn from_str(url: &str) -> Result<Self, String> {
         const WANTED: &str = "sqlite://path/to/file.db, postgres://user@host/database or mysql://user@host/database";
         let kind = match url.split_once(':').map(|(scheme, _)| scheme) {
-            Some("sqlite") => Kind::Sqlite,
-            Some("postgres" | "postgresql") => Kind::Postgres,
-            Some("mysql" | "mariadb") => Kind::Mysql,
+            Some("sqlite") => StoreKind::Sqlite,
+            Some("postgres" | "postgresql") => StoreKind::Postgres,
+            Some("mysql" | "mariadb") => StoreKind::Mysql,
             Some(other) if url.contains("://") => {
                 return Err(format!("no store is named {other}://; use {WANTED}"));
             }
@@ -167,7 +171,11 @@ impl FromStr for StoreUrl {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((scheme, rest)) = self.address.split_once("://").filter(|_| self.kind != Kind::Sqlite) else {
+        let Some((scheme, rest)) = self
+            .address
+            .split_once("://")
+            .filter(|_| self.kind != StoreKind::Sqlite)
+        else {
             return f.write_str(&self.address);
         };
         // A password may stand before the last @, and in ?password=.
@@ -187,9 +195,9 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-impl Kind {
-    /// Which SQL it speaks.
-    pub(crate) fn backend(self) -> DbBackend {
+impl StoreKind {
+    /// Which SQL it takes.
+    pub fn backend(self) -> DbBackend {
         match self {
             Self::Sqlite => DbBackend::Sqlite,
             Self::Postgres => DbBackend::Postgres,
@@ -198,7 +206,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sqlite => "SQLite",
