@@ -1,20 +1,80 @@
-//! Stored events as comma-separated values (RFC 4180).
+//! Stored events as text: JSON, or comma-separated values (RFC 4180).
 
 use postroom::{Error, ErrorKind, Result};
+use sea_orm::ConnectionTrait;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::query::StoredEvent;
+use crate::query::{self, Cursor, EventFilter, PAGE_MAX, StoredEvent};
 use crate::tables::COLUMNS;
 
+/// The form of exported events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON document per line.
+    Jsonl,
+    /// Comma-separated values, behind a line of titles.
+    Csv,
+}
+
+/// Reads the events that match, newest first, and writes them as text. It holds one page of them at a time.
+#[derive(Debug)]
+pub struct Export {
+    filter: EventFilter,
+    format: Format,
+    place: Place,
+}
+
+/// How far an export is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Beginning,
+    After(Cursor),
+    End,
+}
+
+impl Export {
+    /// An export of the events that match.
+    pub fn new(filter: EventFilter, format: Format) -> Self {
+        let place = Place::Beginning;
+        Self { filter, format, place }
+    }
+
+    /// The lines of the next page; `None` after the last one.
+    pub async fn next(&mut self, db: &impl ConnectionTrait) -> Result<Option<String>> {
+        let (mut text, after) = match (self.place, self.format) {
+            (Place::Beginning, Format::Jsonl) => (String::new(), None),
+            (Place::Beginning, Format::Csv) => (format!("{}\n", csv_titles()), None),
+            (Place::After(cursor), _) => (String::new(), Some(cursor)),
+            (Place::End, _) => return Ok(None),
+        };
+        let page = query::find(db, &self.filter, after, PAGE_MAX).await?;
+        for stored in &page.events {
+            text.push_str(&self.format.line(stored)?);
+            text.push('\n');
+        }
+        self.place = page.next.map_or(Place::End, Place::After);
+        Ok(Some(text))
+    }
+}
+
+impl Format {
+    fn line(self, stored: &StoredEvent) -> Result<String> {
+        match self {
+            Self::Jsonl => Ok(serde_json::to_string(stored)?),
+            Self::Csv => csv_line(stored),
+        }
+    }
+}
+
 /// The line of titles: the columns of the table.
-pub fn csv_titles() -> String {
+fn csv_titles() -> String {
     let columns = std::iter::once("id").chain(COLUMNS).chain(["created_at"]);
     columns.collect::<Vec<_>>().join(",")
 }
 
 /// The line of an event, in the order of [`csv_titles`].
-pub fn csv_line(stored: &StoredEvent) -> Result<String> {
+fn csv_line(stored: &StoredEvent) -> Result<String> {
     let event = &stored.event;
     let optional = |text: &Option<String>| text.clone().unwrap_or_default();
     let values: [String; COLUMNS.len()] = [

@@ -62,7 +62,8 @@ pub enum State {
 }
 
 impl State {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Done => "done",

@@ -32,10 +32,6 @@ pub struct Host {
 impl Host {
     /// A process with this store and this relay, which has all its routes.
     pub fn new(store: Arc<dyn Inspect>, relay: &Relay) -> Self {
-        let carrier = |route: &Route| Carrier {
-            ordering: route.ordering,
-            ..Carrier::new(&route.name, route.filter.clone())
-        };
         Self {
             readiness: Readiness::new(Arc::clone(&store), relay),
             authenticator: None,
@@ -75,6 +71,14 @@ impl Host {
     /// Begins a transaction: write what changed, `emit` what happened, commit both.
     pub async fn begin(&self) -> Result<Tx> {
         table::begin(self.store.db()).await
+    }
+}
+
+/// What a route carries.
+pub(crate) fn carrier(route: &Route) -> Carrier {
+    Carrier {
+        ordering: route.ordering,
+        ..Carrier::new(&route.name, route.filter.clone())
     }
 }
 

@@ -8,6 +8,7 @@ mod settings;
 use std::fmt;
 use std::sync::Arc;
 
+use postroom::operate::Carrier;
 use postroom::{
     BoxError, CancellationToken, DomainEvent, EventType, Form, Inspect, Job, Migration, Naming, Relay, Result, Route,
     Screen, Subscriber, Topic, migration,
@@ -22,7 +23,7 @@ use serde_json::{Map, Value};
 
 use self::settings::Declared;
 use crate::alert::{Finding, Rule, Watch};
-use crate::host::Host;
+use crate::host::{Host, carrier};
 use crate::routes::Routes;
 
 pub(crate) use part::Part;
@@ -434,6 +435,13 @@ impl Module {
     pub async fn migrate(&self, store: &dyn Inspect) -> Result<Vec<Migration>> {
         let migrations = self.migrations(store.db().get_database_backend());
         migration::up(store.db(), self.name, &migrations).await
+    }
+
+    /// What its subscribers and routes carry, for questions about a store that another process works.
+    pub fn into_carriers(self) -> Vec<Carrier> {
+        let subscribers = self.subscribers.into_iter().map(Subscriber::into_route);
+        let routes = subscribers.chain(self.routes);
+        routes.map(|route| carrier(&route)).collect()
     }
 
     /// The defaults of its settings, if it still wants some.

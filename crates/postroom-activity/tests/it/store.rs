@@ -1,8 +1,9 @@
 //! The store: each event once, in whatever batches and transactions it comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use postroom::{Inspect, table};
+use postroom_activity::export::{Export, Format};
 use postroom_activity::query::{self, EventFilter};
 use postroom_activity::{Activity, ActivityEvent, Orchestrator, Stored};
 use postroom_testkit::{Fresh, fresh, half_way};
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 postroom_testkit::on_each_database! {
     an_event_is_stored_once: an_event_is_stored_once_sqlite, an_event_is_stored_once_postgres, an_event_is_stored_once_mariadb;
     everything_comes_back: everything_comes_back_sqlite, everything_comes_back_postgres, everything_comes_back_mariadb;
+    an_export_is_whole: an_export_is_whole_sqlite, an_export_is_whole_postgres, an_export_is_whole_mariadb;
     writers_at_once: writers_at_once_sqlite, writers_at_once_postgres, writers_at_once_mariadb;
 }
 
@@ -43,6 +45,27 @@ async fn store(store: &dyn Inspect, events: &[ActivityEvent]) -> Vec<Stored> {
         .unwrap();
     tx.commit().await.unwrap();
     answers
+}
+
+/// Several pages, all with the same time: each event has one line.
+async fn an_export_is_whole(fresh: Fresh) {
+    const EVENTS: usize = 2 * query::PAGE_MAX as usize + 1;
+    migrated(&fresh).await;
+    let events: Vec<ActivityEvent> = (0..EVENTS).map(numbered).collect();
+    for batch in events.chunks(500) {
+        store(&*fresh.store(), batch).await;
+    }
+    for (format, titles) in [(Format::Jsonl, 0), (Format::Csv, 1)] {
+        let mut export = Export::new(EventFilter::default(), format);
+        let mut text = String::new();
+        while let Some(lines) = export.next(fresh.db()).await.unwrap() {
+            text.push_str(&lines);
+        }
+        let exported: BTreeSet<&str> = text.lines().skip(titles).collect();
+        assert_eq!(exported.len(), EVENTS, "{format:?}");
+        assert_eq!(text.lines().count(), EVENTS + titles, "{format:?}");
+        assert_eq!(text.starts_with("id,event_id,"), titles == 1, "{format:?}");
+    }
 }
 
 async fn an_event_is_stored_once(fresh: Fresh) {

@@ -1,8 +1,8 @@
-//! The checks of a store that need no configuration: its server, its clock and settings, long transactions, and the work on its
-//! routes.
+//! The checks of a store and of a broker that need no configuration: its tables, its server, its clock and settings, long
+//! transactions, and the work on its routes; whether a broker answers, and what about it can cost messages.
 
-use postroom::Inspect;
 use postroom::operate::{self, RouteStatus, SettingReport, Status};
+use postroom::{Broker, Inspect, Migration, Risk, migration};
 
 use super::finding::Finding;
 use crate::text;
@@ -20,6 +20,41 @@ pub async fn version(store: &dyn Inspect) -> Finding {
         Ok(version) => Finding::ok("version", version),
         Err(error) => Finding::fail("version", error.report(), QUERY_DENIED),
     }
+}
+
+/// The tables of an owner, which these migrations make.
+pub async fn tables(store: &dyn Inspect, owner: &str, migrations: &[Migration]) -> Finding {
+    let what = format!("tables of {owner}");
+    match migration::pending(store.db(), owner, migrations).await {
+        Ok(pending) if pending.is_empty() => {
+            Finding::ok(what, format!("migrations: {0} of {0} applied", migrations.len()))
+        }
+        Ok(pending) => {
+            let says = format!("migrations: {} of {} missing", pending.len(), migrations.len());
+            Finding::fail(what, says, "run `postroom migrate`")
+        }
+        Err(error) => {
+            let next = match error.next_steps() {
+                [] => "run `postroom migrate` with a user that may create tables".to_owned(),
+                steps => text::next(steps),
+            };
+            Finding::fail(what, error.report(), next)
+        }
+    }
+}
+
+/// A broker, by its name in the configuration, and the groups that it feeds, each with its topics.
+pub async fn broker(name: &str, broker: &dyn Broker, groups: &[(String, Vec<String>)]) -> Vec<Finding> {
+    let risks = match operate::broker_risks(broker, groups).await {
+        Ok(risks) => risks,
+        Err(error) => {
+            let next = format!("check the address in [brokers.{name}], the server, the user and its password");
+            return vec![Finding::fail(name, error.report(), next)];
+        }
+    };
+    let answers = Finding::ok(name, format!("{} answers", broker.name()));
+    let warning = |Risk { says, next }| Finding::warn(name, says, next);
+    std::iter::once(answers).chain(risks.into_iter().map(warning)).collect()
 }
 
 /// Its clock and its settings.

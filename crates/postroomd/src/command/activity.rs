@@ -1,25 +1,23 @@
 //! `postroom activity`: look at what users did, export it, send it to a sink again, map it again, forget a member.
 
+mod pii_check;
 mod reprocess_range;
 
-mod pii_check;
-
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use postroom::operate::counted;
 use postroom_activity::query::{self, EventFilter, PAGE_MAX};
 use postroom_activity::redispatch::{self, PER_SECOND_MAX};
 use postroom_activity::{Source, export, forget, reprocess};
+use postroom_terminal::output::{print, print_json};
+use postroom_terminal::page;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use self::reprocess_range::{Reprocess, Reprocesses};
 use super::actor;
 use crate::config::Config;
-use crate::listing::Listing;
-use crate::output::{print, print_json};
 
 /// Look at collected user activity, export it, send it to a sink again, map it again, forget a member
 #[derive(Debug, Subcommand)]
@@ -117,6 +115,15 @@ enum Format {
     Csv,
 }
 
+impl From<Format> for export::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Jsonl => Self::Jsonl,
+            Format::Csv => Self::Csv,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Redispatch {
     /// The sink, such as posthog
@@ -179,52 +186,21 @@ impl Activity {
 impl List {
     async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready().await?;
-        let page = query::find(store.db(), &self.which.filter(), None, self.limit).await?;
+        let found = query::find(store.db(), &self.which.filter(), None, self.limit).await?;
         if self.json {
-            return print_json(&page.events);
+            return print_json(&found.events);
         }
-        if page.events.is_empty() {
-            return print("no stored event matches");
-        }
-        let mut listing = Listing::new(&["occurred at", "event", "#member", "source", "properties"]);
-        for stored in page.events {
-            let event = stored.event;
-            listing.row([
-                event.occurred_at.format(&Rfc3339)?.into(),
-                format!("{} {}", event.event_name, event.event_version).into(),
-                event
-                    .member_id
-                    .map_or_else(|| "-".to_owned(), |id| id.to_string())
-                    .into(),
-                event.source.name().into(),
-                serde_json::to_string(&event.properties)?.into(),
-            ]);
-        }
-        print(listing.text())
+        page::activity::events(&found.events)
     }
 }
 
 impl Export {
     async fn run(self, config: &Config) -> Result<()> {
         let store = config.store.url.open_ready().await?;
-        let filter = self.which.filter();
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        if matches!(self.format, Format::Csv) {
-            writeln!(out, "{}", export::csv_titles())?;
-        }
-        let mut after = None;
-        loop {
-            let page = query::find(store.db(), &filter, after, PAGE_MAX).await?;
-            for stored in &page.events {
-                match self.format {
-                    Format::Jsonl => writeln!(out, "{}", serde_json::to_string(stored)?)?,
-                    Format::Csv => writeln!(out, "{}", export::csv_line(stored)?)?,
-                }
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+        let mut export = export::Export::new(self.which.filter(), self.format.into());
+        let mut out = std::io::stdout().lock();
+        while let Some(lines) = export.next(store.db()).await? {
+            out.write_all(lines.as_bytes())?;
         }
         out.flush()?;
         Ok(())
@@ -252,22 +228,7 @@ impl Redispatches {
         if self.json {
             return print_json(&all);
         }
-        if all.is_empty() {
-            return print("there is no redispatch");
-        }
-        let mut listing = Listing::new(&["id", "sink", "state", "#sent", "#progress", "by"]);
-        for one in all {
-            let state = serde_json::to_value(one.state)?;
-            listing.row([
-                one.redispatch_id.into(),
-                one.sink_type.into(),
-                state.as_str().unwrap_or_default().into(),
-                one.sent.into(),
-                format!("{:.0} %", one.progress * 100.0).into(),
-                one.created_by.into(),
-            ]);
-        }
-        print(listing.text())
+        page::activity::redispatches(&all)
     }
 }
 
@@ -301,14 +262,7 @@ impl Forget {
         let forgotten = forget::member(store.db(), self.member, &actor()).await?;
         match self.json {
             true => print_json(&forgotten),
-            false => print(format!(
-                "deleted {} and {}; removed the content of {} and {}. Copies in the outbox leave it with retention.outbox and are not \
-                 archived",
-                counted(forgotten.events, "event", "events"),
-                counted(forgotten.archived, "archived copy", "archived copies"),
-                counted(forgotten.waiting, "waiting copy", "waiting copies"),
-                counted(forgotten.dead_letters, "dead letter", "dead letters"),
-            )),
+            false => page::activity::forgotten(&forgotten),
         }
     }
 }

@@ -7,16 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use postroom::operate::counted;
-use postroom_host::{Catalogue, Listed, Lock, Module};
-use postroom_terminal::output::{self, Paint, Tone, wrap};
+use postroom_host::{Catalogue, Lock, Module};
+use postroom_terminal::{output, page};
 use serde_json::json;
 
 use crate::config::Config;
 use crate::module;
-
-/// The width to write for when there is no terminal.
-const USUAL: usize = 80;
-const INDENT: &str = "  ";
 
 /// Every event type of the modules: its schema, who emits it and who listens
 #[derive(Debug, Subcommand)]
@@ -76,31 +72,8 @@ impl List {
         if self.json {
             return output::print_json(catalogue);
         }
-        let (width, paint) = (output::size().map_or(USUAL, |(columns, _)| columns), Paint::detect());
-        let told: Vec<String> = catalogue
-            .events
-            .iter()
-            .map(|event| block(event, width, paint))
-            .collect();
-        output::print(told.join("\n\n"))
+        page::catalog::list(catalogue)
     }
-}
-
-/// An event type in lines that fit: what it is, what happened, who listens.
-fn block(listed: &Listed, width: usize, paint: Paint) -> String {
-    let (event, topic) = (&listed.event, &listed.topic);
-    let summary = listed.description.lines().next().unwrap_or_default();
-    let listeners = match listed.subscribers.is_empty() {
-        true => "nobody listens".to_owned(),
-        false => format!("to {}", listed.listeners().join(", ")),
-    };
-    let about = format!("of {}, topic {topic}", event.aggregate_type);
-    let mut lines = vec![paint.paint(Tone::Strong, event.name)];
-    lines.extend(wrap(summary, width, INDENT));
-    lines.extend(wrap(&about, width, INDENT));
-    let faint = |line: String| paint.paint(Tone::Faint, &line);
-    lines.extend(wrap(&listeners, width, INDENT).into_iter().map(faint));
-    lines.join("\n")
 }
 
 impl Check {

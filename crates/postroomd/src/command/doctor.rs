@@ -6,11 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use postroom::{Inspect, migration};
+use postroom::Inspect;
 use postroom_terminal::output::{chain, print_json};
 use postroom_terminal::page::checkup;
 use postroom_terminal::page::finding::{self, Finding, State};
-use postroom_terminal::text;
 
 use crate::config::Config;
 use crate::module;
@@ -79,23 +78,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
 async fn tables(config: &Config, store: &dyn Inspect) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (owner, migrations) in module::owners(config) {
-        let what = format!("tables of {owner}");
-        findings.push(match migration::pending(store.db(), owner, &migrations).await {
-            Ok(pending) if pending.is_empty() => {
-                Finding::ok(what, format!("migrations: {0} of {0} applied", migrations.len()))
-            }
-            Ok(pending) => {
-                let says = format!("migrations: {} of {} missing", pending.len(), migrations.len());
-                Finding::fail(what, says, "run `postroom migrate`")
-            }
-            Err(error) => {
-                let next = match error.next_steps() {
-                    [] => "run `postroom migrate` with a user that may create tables".to_owned(),
-                    steps => text::next(steps),
-                };
-                Finding::fail(what, error.report(), next)
-            }
-        });
+        findings.push(checkup::tables(store, owner, &migrations).await);
     }
     findings
 }

@@ -1,18 +1,16 @@
 //! `postroom status`: where every route stands.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use postroom::Inspect;
-use postroom::operate::{self, NextStep, counted};
-use postroom_terminal::age::{age, with_date};
-use postroom_terminal::board::{self, Meter};
-use postroom_terminal::listing::Listing;
-use postroom_terminal::output::{self, Paint, print, print_json, print_json_line};
-use postroom_terminal::text;
+use postroom::operate::{self, NextStep};
+use postroom_terminal::board::Meter;
+use postroom_terminal::output::{self, print, print_json, print_json_line};
 use postroom_terminal::view::Screen;
+use postroom_terminal::{page, text};
 
 use crate::config::Config;
 use crate::signal::Signals;
@@ -40,7 +38,7 @@ impl Status {
             let status = self.read(store.as_ref()).await?;
             return match self.json {
                 true => print_json(&status),
-                false => print(self.page(&status, None).join("\n")),
+                false => print(self.lines(&status, None).join("\n")),
             };
         }
         self.watch(store).await
@@ -53,9 +51,9 @@ impl Status {
         loop {
             let status = self.read(store.as_ref()).await?;
             match &mut screen {
-                Some(screen) => screen.draw(&self.page(&status, Some(&mut meter)))?,
+                Some(screen) => screen.draw(&self.lines(&status, Some(&mut meter)))?,
                 None if self.json => print_json_line(&status)?,
-                None => print(self.page(&status, Some(&mut meter)).join("\n"))?,
+                None => print(self.lines(&status, Some(&mut meter)).join("\n"))?,
             }
             tokio::select! {
                 () = signals.next() => return Ok(()),
@@ -76,46 +74,10 @@ impl Status {
         Ok(status)
     }
 
-    fn page(&self, status: &operate::Status, meter: Option<&mut Meter>) -> Vec<String> {
-        let (width, paint) = (output::columns(), Paint::detect());
-        if status.routes.is_empty() {
-            return vec!["no routes yet: a relay registers them when it starts (`postroom up`)".to_owned()];
+    fn lines(&self, status: &operate::Status, meter: Option<&mut Meter>) -> Vec<String> {
+        match self.route {
+            None => page::status::lines(status, meter),
+            Some(_) => page::status::route_lines(status, meter),
         }
-        let mut rows = board::rows(&status.routes);
-        if let Some(meter) = meter {
-            meter.measure(&mut rows, Instant::now());
-        }
-        let mut lines = board::listing(&rows).lines(width, paint);
-        if self.route.is_none() {
-            lines.push(String::new());
-            lines.extend(jobs(status).lines(width, paint));
-        }
-        if status.scheduled > 0 {
-            lines.extend([
-                String::new(),
-                counted(
-                    status.scheduled,
-                    "event waits for its time",
-                    "events wait for their time",
-                ),
-            ]);
-        }
-        lines
     }
-}
-
-fn jobs(status: &operate::Status) -> Listing {
-    let mut listing = Listing::new(&["job", "#runs", "#failures", "last run", "#took", "last error"]);
-    for job in &status.jobs {
-        let took = job.last_ms.and_then(|ms| u32::try_from(ms).ok());
-        listing.row([
-            job.name.as_str().into(),
-            job.runs.into(),
-            job.failures.into(),
-            job.last_at.map(with_date).unwrap_or_default().into(),
-            took.map(|ms| age(f64::from(ms) / 1000.0)).unwrap_or_default().into(),
-            job.last_error.as_deref().unwrap_or_default().into(),
-        ]);
-    }
-    listing
 }

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
+use postroom::Inspect;
 use postroom::operate::{self, Carrier};
-use postroom::{Inspect, Subscriber};
 use postroom_host::Module;
 use postroom_terminal::output::print_json;
 use postroom_terminal::page::reason::{self, Told};
@@ -64,15 +64,6 @@ fn carriers(config: &Config) -> Vec<Carrier> {
         ordering: route.ordering,
         ..Carrier::new(&route.name, route.filter())
     });
-    let of_module = |module: Module| {
-        let subscribers = module.subscribers.into_iter().map(Subscriber::into_route);
-        let routes = subscribers.chain(module.routes).map(|route| Carrier {
-            ordering: route.ordering,
-            ..Carrier::new(route.name, route.filter)
-        });
-        routes.collect::<Vec<_>>()
-    };
-    configured
-        .chain(module::all(config).into_iter().flat_map(of_module))
-        .collect()
+    let modules = module::all(config).into_iter();
+    configured.chain(modules.flat_map(Module::into_carriers)).collect()
 }

@@ -5,15 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use postroom::operate::counted;
 use postroom_activity::{NAME, Privacy, Settings, pii_check};
+use postroom_terminal::output::print_json;
+use postroom_terminal::page;
 use serde::Deserialize as _;
 
 use crate::config::Config;
 use crate::hash_secret;
-use crate::listing::Listing;
-use crate::output::{print, print_json};
-use postroom_address::StoreUrl;
 
 /// Show what the PII firewall would remove from a file, without the removed values
 ///
@@ -32,29 +30,12 @@ impl PiiCheck {
         let content = self.content()?;
         let privacy = privacy(config)?;
         let checked = pii_check::check(privacy.firewall()?, &String::from_utf8_lossy(&content));
-        let total = checked.total();
         if self.json {
-            let document = serde_json::json!({ "lines": checked.lines, "total": total, "found": checked.found });
+            let document =
+                serde_json::json!({ "lines": checked.lines, "total": checked.total(), "found": checked.found });
             return print_json(&document);
         }
-        let lines = counted(checked.lines as u64, "line", "lines");
-        if checked.found.is_empty() {
-            return print(format!("{lines}: nothing would be removed"));
-        }
-        let mut listing = Listing::new(&["#line", "kind", "#count", "place"]);
-        for found in checked.found {
-            listing.row([
-                found.line.into(),
-                found.kind.into(),
-                found.count.into(),
-                found.place.into(),
-            ]);
-        }
-        let values = counted(total, "value", "values");
-        print(format!(
-            "{}\n{lines}: {values} would be removed or hashed",
-            listing.text()
-        ))
+        page::activity::pii(&checked)
     }
 
     fn content(&self) -> Result<Vec<u8>> {
@@ -73,9 +54,7 @@ impl PiiCheck {
 /// The rules of the configuration. Hashes of its secret are recognised; without one, any secret will do.
 fn privacy(config: &Config) -> Result<Privacy> {
     let mut config = config.clone();
-    if config.store.url == StoreUrl::default()
-        && let Some(folder) = hash_secret::folder(&config)
-    {
+    if let Some(folder) = hash_secret::folder(&config) {
         hash_secret::look(&mut config, &folder)?;
     }
     hash_secret::invent(&mut config);

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use clap::Args;
 use postroom_activity::reprocess::{self, Range};
+use postroom_terminal::output::{print, print_json};
+use postroom_terminal::page;
 use time::OffsetDateTime;
 
 use super::super::actor;
 use super::parse_time;
 use crate::config::Config;
-use crate::listing::Listing;
-use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Reprocess {
@@ -59,33 +59,6 @@ impl Reprocesses {
         if self.json {
             return print_json(&all);
         }
-        if all.is_empty() {
-            return print("there is no reprocess");
-        }
-        let titles = [
-            "id",
-            "state",
-            "#inserted",
-            "#updated",
-            "#unchanged",
-            "#failed",
-            "#progress",
-            "by",
-        ];
-        let mut listing = Listing::new(&titles);
-        for one in all {
-            let state = serde_json::to_value(one.state)?;
-            listing.row([
-                one.reprocess_id.into(),
-                state.as_str().unwrap_or_default().into(),
-                one.inserted.into(),
-                one.updated.into(),
-                one.unchanged.into(),
-                one.failed.into(),
-                format!("{:.0} %", one.progress * 100.0).into(),
-                one.created_by.into(),
-            ]);
-        }
-        print(listing.text())
+        page::activity::reprocesses(&all)
     }
 }

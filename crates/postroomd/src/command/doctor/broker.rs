@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use postroom::{Broker, Risk, operate};
+use postroom::Broker;
 use postroom_address::BrokerKind;
 use postroom_host::Module;
 use postroom_terminal::output::chain;
+use postroom_terminal::page::checkup;
 use postroom_terminal::page::finding::{Finding, State};
 
 use crate::broker::Brokers;
@@ -58,14 +59,5 @@ async fn look(kind: BrokerKind, broker: &dyn Broker, mut groups: Vec<Group>) -> 
     if groups.is_empty() {
         groups.push(("postroom-doctor".to_owned(), Vec::new())); // a broker that feeds no module is asked too
     }
-    let risks = match operate::broker_risks(broker, &groups).await {
-        Ok(risks) => risks,
-        Err(error) => {
-            let next = format!("check the address in [brokers.{kind}], the server, the user and its password");
-            return vec![Finding::fail(kind.name(), error.report(), next)];
-        }
-    };
-    let answers = Finding::ok(kind.name(), format!("{} answers", broker.name()));
-    let warning = |Risk { says, next }| Finding::warn(kind.name(), says, next);
-    std::iter::once(answers).chain(risks.into_iter().map(warning)).collect()
+    checkup::broker(kind.name(), broker, &groups).await
 }
