@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test harness: a panic fails the test")]
 
 use postroom::dead::{self, LetterState, Selection};
-use postroom_redis::Redis;
 use postroom_testkit::event_stream::EventStream;
 use postroom_testkit::fresh;
 use postroom_testkit::redis_server;
@@ -60,9 +59,7 @@ async fn rename(world: &World, from: &str, to: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n_08_without_redis_there_is_no_stream_and_the_inbox_answers() {
     let mut server = redis_server::redis(&[]).await;
-    let redis = Redis::open(&server.url(), postroom_redis::Options::default()).unwrap();
-    let place = Place::from(fresh::mysql().await).sharing(redis.shared_state());
-    let world = World::on(place).await;
+    let world = World::on(Place::from(fresh::mysql().await).on_redis(server.url())).await;
     let (ada, bob) = (world.member(1), world.member(2));
     let post = ada.publish("Noodles").await;
     let (mut stream, ..) = ada.begin(0).await;

@@ -7,4 +7,4 @@ mod retention;
 mod room;
 mod send;
 mod socket;
-mod town;
+pub(crate) mod town;

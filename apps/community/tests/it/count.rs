@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use postroom_redis::Redis;
 use postroom_testkit::foreign::redis_cli;
 use postroom_testkit::redis_server::{self, RedisServer};
 use postroom_testkit::wait::until;
@@ -18,7 +17,7 @@ use postroom_testkit::{fresh, server};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Member, Place, World, on_every_way, run};
+use crate::world::{Member, Place, World, fault_time, on_every_way, run};
 
 on_every_way! {
     n_12_a_comment_is_counted_at_once_and_flushed_within_seconds
@@ -187,7 +186,7 @@ async fn n_12_a_flusher_that_was_killed_before_it_settled_is_made_good_for(place
         id: "killed".to_owned(),
         delta: 5,
     };
-    world.shared.tally.add(&[change]).await.unwrap();
+    world.shared().tally.add(&[change]).await.unwrap();
     assert_eq!(shown(&ada, post).await, (8, 5), "what the tally has is shown");
     let killed = "insert into comment_change (event_id, post_id, delta, created_ms, batch_id) \
                   select 'killed', post_id, 5, created_ms, batch_id from community_post";
@@ -207,16 +206,8 @@ async fn n_12_a_flusher_that_was_killed_before_it_settled_is_made_good_for(place
     }
     until_flushed(&world).await;
     assert_eq!(shown(&ada, post).await, (8, 0));
-    assert_eq!(world.shared.tally.read(&[counter]).await.unwrap(), [0]);
+    assert_eq!(world.shared().tally.read(&[counter]).await.unwrap(), [0]);
     world.close().await;
-}
-
-/// How long writers write. `POSTROOM_TEST_FAULT_SECONDS=60` makes it the minute of the specification.
-fn seconds() -> Duration {
-    let seconds = std::env::var("POSTROOM_TEST_FAULT_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(15))
 }
 
 const WRITERS: i64 = 100;
@@ -258,9 +249,7 @@ mod storm {
 /// Writers write and delete while Redis is emptied, restored from an old state and killed, and instances, with their flushers, are
 /// killed.
 async fn storm(place: Place, redis: &mut RedisServer) -> World {
-    let shared = Redis::open(&redis.url(), postroom_redis::Options::default()).unwrap();
-    let place = place.sharing(shared.shared_state());
-    let mut world = World::with(place, 2, json!({ "flush_interval_ms": 500 })).await;
+    let mut world = World::with(place.on_redis(redis.url()), 2, json!({ "flush_interval_ms": 500 })).await;
     let author = world.member(1);
     let mut posts = Vec::new();
     for number in 0..POSTS {
@@ -315,8 +304,9 @@ async fn watch(reader: &Member, posts: &[i64], is_over: &AtomicBool) -> i64 {
 }
 
 /// The requests go to the first instance. The second one, which may have the job, is killed and started again and again.
+/// `POSTROOM_TEST_FAULT_SECONDS=60` makes it the minute of the specification.
 async fn break_things(world: &mut World, redis: &mut RedisServer) {
-    let end = Instant::now() + seconds();
+    let end = Instant::now() + fault_time(15);
     let mut turn = 0;
     command(redis, "SAVE");
     while Instant::now() < end {

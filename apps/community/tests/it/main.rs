@@ -2,8 +2,10 @@
 
 mod broken;
 mod browser;
+mod chaos;
 mod chat;
 mod count;
+mod deaf;
 mod guide;
 mod inbox;
 mod migrate;

@@ -7,6 +7,7 @@
     reason = "a test harness: a panic fails the test"
 )]
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,43 @@ const GROUPS: [&str; 4] = ["notification", "aggregate", "chat_persist", "chat_fa
 /// The surroundings of a community.
 pub(crate) struct Place {
     pub(crate) fresh: Fresh,
-    pub(crate) shared: SharedState,
+    shared: Shared,
     rabbit: Option<Rabbit>,
 }
 
-/// The queues of one test on the shared RabbitMQ.
+/// What the instances of a test share.
+enum Shared {
+    /// The memory of this process.
+    Memory(SharedState),
+    /// A Redis, with keys of their own.
+    Redis { url: String, prefix: String },
+}
+
+impl Shared {
+    /// With a connection of its own, as each process has.
+    fn open(&self) -> SharedState {
+        match self {
+            Self::Memory(state) => state.clone(),
+            Self::Redis { url, prefix } => {
+                let redis = Redis::open(url, postroom_redis::Options::default());
+                redis.unwrap().prefixed_shared_state(prefix).unwrap()
+            }
+        }
+    }
+}
+
+/// The queues of one test on a RabbitMQ.
 struct Rabbit {
-    broker: RabbitMq,
+    url: String,
     prefix: String,
+}
+
+impl Rabbit {
+    /// With connections of its own and the names of the specification.
+    fn open(&self) -> RabbitMq {
+        let rabbit = RabbitMq::new(&self.url).unwrap();
+        rabbit.by_type("{group}_queue", "{group}_dlq").unwrap()
+    }
 }
 
 impl From<Fresh> for Place {
@@ -46,7 +76,7 @@ impl From<Fresh> for Place {
     fn from(fresh: Fresh) -> Self {
         Self {
             fresh,
-            shared: SharedState::local(),
+            shared: Shared::Memory(SharedState::local()),
             rabbit: None,
         }
     }
@@ -55,33 +85,27 @@ impl From<Fresh> for Place {
 impl Place {
     /// With RabbitMQ and Redis, as the specification has it.
     pub(crate) fn as_specified(fresh: Fresh) -> Self {
+        let place = Self::from(fresh).on_redis(variable("POSTROOM_TEST_REDIS_URL"));
+        place.through(variable("POSTROOM_TEST_RABBITMQ_URL"))
+    }
+
+    /// The same, sharing this Redis.
+    pub(crate) fn on_redis(self, url: String) -> Self {
+        let prefix = format!("test-{}:", Uuid::now_v7().simple());
         Self {
-            shared: redis_state(),
-            rabbit: Some(Rabbit {
-                broker: rabbit(),
-                prefix: format!("test-{}-", Uuid::now_v7().simple()),
-            }),
-            fresh,
+            shared: Shared::Redis { url, prefix },
+            ..self
         }
     }
 
-    /// The same store and broker, with another shared state.
-    pub(crate) fn sharing(self, shared: SharedState) -> Self {
-        Self { shared, ..self }
+    /// The same, fed through this RabbitMQ.
+    pub(crate) fn through(self, url: String) -> Self {
+        let prefix = format!("test-{}-", Uuid::now_v7().simple());
+        Self {
+            rabbit: Some(Rabbit { url, prefix }),
+            ..self
+        }
     }
-}
-
-/// A shared state on the Redis of all tests, with keys of its own.
-pub(crate) fn redis_state() -> SharedState {
-    let redis = Redis::open(&variable("POSTROOM_TEST_REDIS_URL"), postroom_redis::Options::default());
-    let prefix = format!("test-{}:", Uuid::now_v7().simple());
-    redis.unwrap().prefixed_shared_state(&prefix).unwrap()
-}
-
-/// The shared RabbitMQ, with the names of the specification.
-fn rabbit() -> RabbitMq {
-    let rabbit = RabbitMq::new(&variable("POSTROOM_TEST_RABBITMQ_URL")).unwrap();
-    rabbit.by_type("{group}_queue", "{group}_dlq").unwrap()
 }
 
 fn variable(name: &str) -> String {
@@ -90,11 +114,17 @@ fn variable(name: &str) -> String {
     })
 }
 
+/// How long things are broken: so many seconds, or as many as `POSTROOM_TEST_FAULT_SECONDS` says.
+pub(crate) fn fault_time(seconds: u64) -> Duration {
+    let asked = std::env::var("POSTROOM_TEST_FAULT_SECONDS");
+    Duration::from_secs(asked.map_or(seconds, |text| text.parse().unwrap()))
+}
+
 /// A running community.
 pub(crate) struct World {
     pub(crate) fresh: Fresh,
     pub(crate) keys: MemberKeys,
-    pub(crate) shared: SharedState,
+    shared: Shared,
     rabbit: Option<Rabbit>,
     settings: Value,
     instances: Vec<Option<Running>>,
@@ -127,7 +157,7 @@ impl World {
     pub(crate) async fn start(&mut self, at: usize) {
         let scenery = Scenery {
             broker: self.broker(),
-            shared: Some(self.shared.clone()),
+            shared: Some(self.shared()),
             members: Some(self.keys.clone()),
             every: Duration::from_millis(200),
             ..Scenery::default()
@@ -141,9 +171,19 @@ impl World {
     }
 
     fn broker(&self) -> Option<Arc<dyn Broker>> {
-        let Rabbit { broker, prefix } = self.rabbit.as_ref()?;
-        let broker = Namespaced::new(Arc::new(broker.clone()), prefix.clone()).unwrap();
+        let rabbit = self.rabbit.as_ref()?;
+        let broker = Namespaced::new(Arc::new(rabbit.open()), rabbit.prefix.clone()).unwrap();
         Some(Arc::new(broker))
+    }
+
+    /// What the instances share, as one more of them would have it.
+    pub(crate) fn shared(&self) -> SharedState {
+        self.shared.open()
+    }
+
+    /// Where an instance listens.
+    pub(crate) fn url(&self, at: usize) -> &str {
+        &self.instances[at].as_ref().unwrap().client.0
     }
 
     /// Ends an instance as if its process was killed.
@@ -156,9 +196,8 @@ impl World {
         for instance in self.instances.drain(..).flatten() {
             instance.close().await;
         }
-        if let Some(Rabbit { prefix, .. }) = &self.rabbit {
-            // The connections of the instances have ended with them.
-            let broker = rabbit();
+        if let Some(rabbit) = &self.rabbit {
+            let (broker, prefix) = (rabbit.open(), &rabbit.prefix);
             let topics = [format!("{prefix}{}", community::TOPIC)];
             for group in GROUPS {
                 broker.forget(&format!("{prefix}{group}"), &topics).await.unwrap();
@@ -255,6 +294,13 @@ impl Member {
         self.client
             .must(method, path, &[("authorization", &bearer)], &body)
             .await
+    }
+
+    /// A POST request that may fail: an error means that nobody knows what became of it.
+    pub(crate) async fn try_post(&self, path: &str, body: &Value) -> io::Result<Answer> {
+        let bearer = self.bearer();
+        let headers = [("authorization", bearer.as_str())];
+        self.client.send("POST", path, &headers, &body.to_string()).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
