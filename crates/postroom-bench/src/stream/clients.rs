@@ -2,12 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use postroom_proof::process::Process;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -15,15 +15,13 @@ use super::client::{Protocol, Report, Seen};
 
 /// Longer than anything takes that goes on.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Lines that wait to be read.
-const LINES_MAX: usize = 1_024;
 
 /// A running process with clients. Dropping it kills the process.
 pub(super) struct Clients {
     _process: Process,
     commands: ChildStdin,
-    reports: mpsc::Receiver<Report>,
-    complete: u64,
+    /// The newest answer. Earlier ones are worth nothing then, so none waits to be read and holds up the clients.
+    report: watch::Receiver<Option<Report>>,
     _reader: JoinSet<()>,
 }
 
@@ -34,12 +32,8 @@ impl Clients {
         let mut command = Command::new(program);
         command
             .args(["bench", "stream-clients", "--protocol", protocol.name()])
-            .args([
-                "--server",
-                &server.to_string(),
-                "--connections",
-                &connections.to_string(),
-            ])
+            .args(["--server", &server.to_string()])
+            .args(["--connections", &connections.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut process = Process::run(&mut command)?;
@@ -47,52 +41,47 @@ impl Clients {
         let (Some(commands), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("the process with the clients has no pipes");
         };
-        let (sender, reports) = mpsc::channel(LINES_MAX);
+        let (sender, report) = watch::channel(None);
         let mut reader = JoinSet::new();
-        reader.spawn_blocking(move || {
-            let reports = BufReader::new(output).lines().map_while(Result::ok);
-            let reports = reports.map_while(|line| serde_json::from_str(&line).ok());
-            for report in reports {
-                if sender.blocking_send(report).is_err() {
-                    return;
-                }
-            }
-        });
+        reader.spawn_blocking(move || read(output, &sender));
         let mut clients = Self {
             _process: process,
             commands,
-            reports,
-            complete: 0,
+            report,
             _reader: reader,
         };
-        match clients.report("connect all clients").await? {
-            Report::Connected => Ok(clients),
-            other => bail!("the clients answered {other:?} before they were connected"),
-        }
+        clients.until("connect all clients", |_any| true).await?;
+        Ok(clients)
     }
 
     /// Waits until all clients have all frames up to this one.
     pub(super) async fn until_complete(&mut self, frame: u64) -> Result<()> {
-        while self.complete < frame {
-            if let Report::Complete { frame } = self.report("deliver a frame to all clients").await? {
-                self.complete = frame;
-            }
+        let has_it = |report: &Report| matches!(report, Report::Complete(complete) if *complete >= frame);
+        match frame {
+            0 => Ok(()),
+            _ => self.until("deliver a frame to all clients", has_it).await.map(drop),
         }
-        Ok(())
+    }
+
+    /// The measurement of throughput begins.
+    pub(super) fn begin_fast(&mut self) -> Result<()> {
+        self.tell("fast")
     }
 
     /// The measurement of throughput has ended.
-    pub(super) fn mark(&mut self) -> Result<()> {
-        self.tell("mark")
+    pub(super) fn end_fast(&mut self) -> Result<()> {
+        self.tell("paced")
     }
 
     /// Ends the clients; answers what they have seen.
     pub(super) async fn end(mut self) -> Result<Seen> {
         self.tell("end")?;
-        loop {
-            if let Report::End(seen) = self.report("end the clients").await? {
-                return Ok(seen);
-            }
+        match self
+            .until("end the clients", |report| matches!(report, Report::End(_)))
+            .await?
+        {
+            Report::End(seen) => Ok(seen),
+            other => bail!("the clients ended with {other:?}"),
         }
     }
 
@@ -100,13 +89,27 @@ impl Clients {
         writeln!(self.commands, "{command}").context("command the clients")
     }
 
-    async fn report(&mut self, doing: &str) -> Result<Report> {
-        let report = timeout(PATIENCE, self.reports.recv()).await;
+    /// The first report of this kind.
+    async fn until(&mut self, doing: &str, is_it: impl Fn(&Report) -> bool) -> Result<Report> {
+        let has_come = |report: &Option<Report>| {
+            let report = report.as_ref();
+            report.is_some_and(|report| is_it(report) || matches!(report, Report::Failed(_)))
+        };
+        let report = timeout(PATIENCE, self.report.wait_for(has_come)).await;
         let report = report.with_context(|| format!("{doing}: nothing happened for {} s", PATIENCE.as_secs()))?;
-        match report {
-            Some(Report::Failed { says }) => bail!("{doing}: {says}"),
-            Some(report) => Ok(report),
-            None => bail!("{doing}: the process with the clients ended"),
+        let report = report.with_context(|| format!("{doing}: the process with the clients ended"))?;
+        match report.as_ref() {
+            Some(Report::Failed(says)) => bail!("{doing}: {says}"),
+            Some(report) => Ok(report.clone()),
+            None => bail!("{doing}: no report"),
         }
+    }
+}
+
+/// Reads reports until the process has closed its output.
+fn read(output: ChildStdout, report: &watch::Sender<Option<Report>>) {
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    for newest in lines.map_while(|line| serde_json::from_str(&line).ok()) {
+        report.send_replace(Some(newest));
     }
 }

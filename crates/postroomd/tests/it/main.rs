@@ -7,6 +7,7 @@ mod alert;
 mod bench;
 mod bench_activity;
 mod bench_broker;
+mod bench_streams;
 mod broker;
 mod broker_fault;
 mod catalog;
