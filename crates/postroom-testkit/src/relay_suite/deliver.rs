@@ -380,7 +380,7 @@ pub async fn events_that_linger_are_handled_together(fresh: Fresh) {
     let mut office = Office::open(fresh).await;
     let sizes = Arc::new(Mutex::new(Vec::new()));
     let handler = Counted(Arc::clone(&sizes), InBatches(Scripted::new("s")));
-    let subscriber = Subscriber::in_batches("s", ["suite.**"], handler).linger(Duration::from_millis(1_500));
+    let subscriber = Subscriber::in_batches("s", ["suite.**"], handler).linger(Duration::from_secs(5));
     office.start(office.relay().subscriber(subscriber));
     office.emit(&[("a", "first")]).await;
     office.expect("s", &["first"]).await; // from now on it has nothing to do
