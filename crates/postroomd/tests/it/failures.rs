@@ -77,47 +77,6 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run `cargo xtask test`"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite() {
-    survives(&fresh::sqlite().await.url(), None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres() {
-    survives(&fresh::postgres().await.url(), None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql() {
-    survives(&fresh::mysql().await.url(), None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_through_kafka() {
-    let fresh = fresh::postgres().await;
-    survives(&fresh.url(), Some(&variable("POSTROOM_TEST_KAFKA_URL"))).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_through_rabbitmq() {
-    let fresh = fresh::postgres().await;
-    survives(&fresh.url(), Some(&variable("POSTROOM_TEST_RABBITMQ_URL"))).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_through_redis_and_nothing_is_left_there() {
-    let (fresh, server) = (fresh::postgres().await, redis_server::redis(&[]).await);
-    survives(&fresh.url(), Some(&server.url())).await;
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let left: Vec<String> = redis::cmd("KEYS")
-        .arg("*verify*")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(left, Vec::<String>::new());
-}
-
 /// Forgets at once what was handled.
 const WITHOUT_INBOX: &str = "
     create function forget_handled() returns trigger language plpgsql as $$
@@ -148,10 +107,10 @@ async fn postgres_with(sql: &str) -> Fresh {
 /// A short run on a busy machine may not meet the fault: a twin has several runs to be caught in.
 const RUNS_MAX: u32 = 4;
 
-async fn is_caught(twin: &Fresh, count: &str) {
+async fn is_caught(twin: &str, count: &str, seconds: u64) {
     let mut reports = Vec::new();
     for _ in 0..RUNS_MAX {
-        let (is_content, report) = verify(&twin.url(), None, SECONDS).await;
+        let (is_content, report) = verify(twin, None, seconds).await;
         if !is_content && report[count].as_u64() > Some(0) {
             return;
         }
@@ -160,24 +119,70 @@ async fn is_caught(twin: &Fresh, count: &str) {
     panic!("{count} was 0 in every run: {reports:#?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_without_an_inbox_is_caught() {
-    is_caught(&postgres_with(WITHOUT_INBOX).await, "double_effects").await;
-}
+/// Each starts several processes and kills them: on two cores, they leave no time to others. `cargo xtask test` runs them one at a
+/// time, after all others.
+mod alone {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_lets_later_events_of_a_parked_key_pass_is_caught() {
-    is_caught(&postgres_with(WITHOUT_LANES).await, "order_violations").await;
-}
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sqlite() {
+        survives(&fresh::sqlite().await.url(), None).await;
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_without_a_fence_is_caught() {
-    let fresh = fresh::postgres().await;
-    let url = fresh.url();
-    let (_, rest) = url.split_once('@').unwrap();
-    let (server, _) = rest.split_once('/').unwrap();
-    let interpreter = Interpreter::before(server, WITHOUT_FENCE).await;
-    let twin = url.replace(server, &interpreter.address.to_string());
-    let (is_content, report) = verify(&twin, None, SECONDS * 2).await; // so that it is paused more often
-    assert!(!is_content && report["double_effects"].as_u64() > Some(0), "{report}");
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres() {
+        survives(&fresh::postgres().await.url(), None).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mysql() {
+        survives(&fresh::mysql().await.url(), None).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_through_kafka() {
+        let fresh = fresh::postgres().await;
+        survives(&fresh.url(), Some(&variable("POSTROOM_TEST_KAFKA_URL"))).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_through_rabbitmq() {
+        let fresh = fresh::postgres().await;
+        survives(&fresh.url(), Some(&variable("POSTROOM_TEST_RABBITMQ_URL"))).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres_through_redis_and_nothing_is_left_there() {
+        let (fresh, server) = (fresh::postgres().await, redis_server::redis(&[]).await);
+        survives(&fresh.url(), Some(&server.url())).await;
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let left: Vec<String> = redis::cmd("KEYS")
+            .arg("*verify*")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(left, Vec::<String>::new());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_engine_without_an_inbox_is_caught() {
+        is_caught(&postgres_with(WITHOUT_INBOX).await.url(), "double_effects", SECONDS).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_engine_that_lets_later_events_of_a_parked_key_pass_is_caught() {
+        is_caught(&postgres_with(WITHOUT_LANES).await.url(), "order_violations", SECONDS).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_engine_without_a_fence_is_caught() {
+        let fresh = fresh::postgres().await;
+        let url = fresh.url();
+        let (_, rest) = url.split_once('@').unwrap();
+        let (server, _) = rest.split_once('/').unwrap();
+        let interpreter = Interpreter::before(server, WITHOUT_FENCE).await;
+        let twin = url.replace(server, &interpreter.address.to_string());
+        is_caught(&twin, "double_effects", SECONDS * 2).await; // so that it is paused more often
+    }
 }
